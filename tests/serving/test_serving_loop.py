@@ -65,7 +65,7 @@ class Loop:
                 clicks += [{"request_id": answer["request_id"], "id": ids[slot]} for slot in found]
             assert self.client.post("/v1/clicks", json={"clicks": clicks}).status_code == 202
         assert self.showing.impressions is not None
-        self.showing.impressions.rotate()
+        self.showing.impressions.close()
 
     def learn(self, number: int) -> tuple[Diagnosis, Shipping]:
         """Learn from every other page so far, judge by the others, and replace what is served where that ships."""

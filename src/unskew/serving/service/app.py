@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -48,15 +50,14 @@ from unskew.serving.requests.parsing import (
     read_request,
     read_tensors,
 )
-from unskew.serving.scoring.models import Models
+from unskew.serving.scoring.models import Following, Models
 from unskew.serving.service.answers import Answering, Noted, Showing
 from unskew.serving.service.description import describe, listed
 from unskew.serving.service.guard import Guard, page_policy
 from unskew.serving.service.queue import Pace, ScoringQueue
-from unskew.serving.service.upkeep import Upkeep
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.store.store import Store
-from unskew.serving.telemetry import Metrics, log_event
+from unskew.serving.telemetry import LOGGER, Metrics, log_event
 from unskew.settings import known
 
 PATHS = (
@@ -70,6 +71,8 @@ PATHS = (
     "/v1/rank/batch",
     "/v1/clicks",
 )
+PULSE = 0.1
+"""Seconds between two looks at the clock."""
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/rank": RankRequest,
     "/v1/rank/batch": BatchRequest,
@@ -292,3 +295,78 @@ def _json(answer: BaseModel, status: int = 200) -> Response:
 
 def _plain(answer: dict[str, object]) -> Response:
     return Response(orjson.dumps(answer), media_type="application/json")
+
+
+# ---- beside answering
+
+
+class Upkeep:
+    """Looks at run folders, the store, the log and the clock beside answering; in the end it lets go."""
+
+    def __init__(self, answering: Answering, queue: ScoringQueue, metrics: Metrics) -> None:
+        self.answering, self.queue, self.metrics = answering, queue, metrics
+        self.store: str | None = None
+        """ok or away; None where there is none."""
+        self._count_models()
+        self._look_at_store()
+
+    @asynccontextmanager
+    async def span(self, _: FastAPI) -> AsyncIterator[None]:
+        """From the first request to the last."""
+        tasks = [asyncio.create_task(each) for each in (self._follow(), self._measure())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            self.queue.close()
+            for each in (self.answering.showing.impressions, self.answering.store):
+                if each is not None:
+                    each.close()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self.answering.settings.poll)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception:  # the next look may do better
+                LOGGER.exception("look")
+
+    async def _measure(self) -> None:
+        """How late a task comes back that was to sleep for a while: as late as what arrives is looked at."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(PULSE)
+            self.queue.behind = time.monotonic() - began - PULSE
+
+    def look(self) -> None:
+        """Take up what changed."""
+        self.answering.models.look(self._tell)
+        if (impressions := self.answering.showing.impressions) is not None:
+            impressions.end_old()
+        self._look_at_store()  # last, as it may be waited for
+
+    def _look_at_store(self) -> None:
+        if (store := self.answering.store) is None:
+            return
+        before, trouble = self.store, None
+        try:
+            store.view()
+        except (UnskewError, OSError) as error:
+            trouble = str(error)
+        self.store = "ok" if trouble is None else "away"
+        self.metrics.store.set(trouble is None)
+        if self.store != before and (before is not None or trouble is not None):
+            log_event("store", logging.INFO if trouble is None else logging.ERROR, state=self.store, error=trouble)
+
+    def _tell(self, model: Following, changed: bool) -> None:
+        self.metrics.reloads.labels(model.name, "yes" if changed else "no").inc()
+        self._count_models()
+        facts = {"model": model.name, "version": model.current.version, "error": model.trouble}
+        log_event("reload", logging.INFO if changed else logging.ERROR, done=changed, **facts)
+
+    def _count_models(self) -> None:
+        models = self.answering.models.values()
+        self.metrics.answers({model.name: model.current.version for model in models})

@@ -28,7 +28,7 @@ from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.service.description import OPEN
 from unskew.serving.service.server import is_loopback
 from unskew.serving.settings import Limits
-from unskew.serving.telemetry import Metrics, log_event
+from unskew.serving.telemetry import LOGGER, Metrics, log_event
 
 PROBES = ("/healthz", "/readyz")
 """Paths that tell nothing, to whoever asks."""
@@ -117,7 +117,7 @@ class Guard:
             except ClientDisconnect:
                 status = status or GONE
             except Exception:
-                logging.getLogger("unskew.serving").exception("failed", extra={"facts": {"trace_id": trace}})
+                LOGGER.exception("failed", extra={"facts": {"trace_id": trace}})
                 if not status:
                     await plain(told, 500, f"failed; the log has it under {trace}")
             finally:

@@ -1,16 +1,26 @@
-"""`unskew serve`: what to serve, checked; models opened, the service made, and uvicorn started."""
+"""`unskew serve`: what to serve, checked; models opened, the service made, and uvicorn started.
+
+Several processes stand behind one socket: uvicorn starts them, again when they die, and they end with their
+parent. What is served is told to them in one environment variable, which names the file of the token, not the
+token. Each has models, a store and a log file of its own; counts lie in a folder that all of them write to
+(`prometheus_client.multiprocess`), so `/metrics` of any of them speaks for all.
+"""
 
 from __future__ import annotations
 
 import errno
 import gc
 import ipaddress
+import math
+import multiprocessing
 import os
+import signal
 import socket
 import stat
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -18,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from pydantic import Field
 
 from unskew.errors import ConfigError, Option, StoreError, optional
+from unskew.files import scratch_folder
 from unskew.serving.explore.policies import ExploreSettings
 from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits, ServeSettings
@@ -31,6 +42,8 @@ if TYPE_CHECKING:
     from unskew.serving.service.answers import Showing
 
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
+TOLD, COUNTS = "UNSKEW_SERVE", "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variables: what to serve, and where processes count. The second is prometheus_client's own."""
 
 
 class ServePlan(ServeSettings):
@@ -240,9 +253,14 @@ def run_server(
             if workers == 1:
                 uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[heard])
                 return
-            from unskew.serving.service.workers import run_workers
+            with scratch_folder() as counts:
+                os.environ |= {TOLD: plan.model_dump_json(), COUNTS: str(counts)}
+                own = "unskew.serving.service.server:worker"
+                uvicorn.run(own, factory=True, workers=workers, fd=heard.fileno(), **options)
+            if plan.log is not None:
+                from unskew.serving.service.impressions import recover
 
-            run_workers(plan, heard, workers, options)
+                recover(Path(plan.log))  # what processes that were killed left open
 
 
 def uvicorn_options(limits: Limits) -> dict[str, Any]:
@@ -272,3 +290,49 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+# ---- processes
+
+
+def worker() -> FastAPI:
+    """The application in a process that uvicorn started, perhaps in the place of one that died: others answer."""
+    _follow_parent()
+    _forget_dead(Path(os.environ[COUNTS]))
+    with _ended_by_signals():
+        return build_app(ServePlan.model_validate_json(os.environ[TOLD]), patience=math.inf)
+
+
+def _follow_parent() -> None:
+    """End, in good order, when the parent is gone, killed or not."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Signals end the process at once while it loads, which may wait for ever; uvicorn would only note them."""
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _forget_dead(folder: Path) -> None:
+    """Take what dead processes are doing out of the counts; what they did stays."""
+    multiprocess = optional("prometheus_client.multiprocess", "serve")
+    for path in folder.glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            multiprocess.mark_process_dead(pid, str(folder))
