@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.plan import plan as plan
-    from unskew.tables.features.features import lists_from_table as lists_from_table
     from unskew.tables.features.features import read_features as read_features
     from unskew.tables.features.texts import read_texts as read_texts
     from unskew.tables.features.texts import with_texts as with_texts

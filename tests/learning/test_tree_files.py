@@ -194,7 +194,7 @@ def test_files_of_trees_have_a_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "trees_0.txt"
     with path.open("wb") as file:
         file.truncate(trees.LARGEST_TREES + 1)  # takes no room
-    with pytest.raises(DataError, match=r"trees_0.txt: 134,217,729 bytes, and trees have at most"):
+    with pytest.raises(DataError, match=r"trees_0.txt: 134,217,729 bytes, where a file of this kind has"):
         read_trees(path)
 
 

@@ -125,7 +125,7 @@ def test_lists_from_a_table(items: Any) -> None:
     pairs = pl.DataFrame(
         {"query_id": [2, 1, 2], "sku": ["s1", "s1", "s2"], "label": [0, 1, 2], "bm25": [1.0, 2.0, None]}
     )
-    lists = unskew.lists_from_table([pairs, items], columns={"doc_id": "sku"})
+    lists = unskew.read_features([pairs, items], columns={"doc_id": "sku"})
     assert lists.columns is not None
     assert set(lists.columns.names) == {"bm25", "price", "brand"}
     assert sorted(lists.labels.tolist()) == [0, 1, 2]

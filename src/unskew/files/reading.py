@@ -34,14 +34,22 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar")
 PathLike = str | Path
 
 
+def read_text(path: Path, most: int) -> str:
+    """The text of a file that has at most so many bytes."""
+    try:
+        if (size := path.stat().st_size) > most:
+            raise DataError(f"{size:,} bytes, where a file of this kind has at most {most:,}", path=path)
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError("damaged, not text", path=path) from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object."""
     try:
-        if (size := path.stat().st_size) > LARGEST_JSON:
-            raise DataError(f"{size:,} bytes, where a file of this kind has at most {LARGEST_JSON:,}", path=path)
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+        content = json.loads(read_text(path, LARGEST_JSON))
     except (ValueError, RecursionError) as error:
         raise DataError(f"damaged, not JSON ({error})", path=path) from error
     if not isinstance(content, dict):
@@ -68,7 +76,8 @@ def unpacked(
     given, line = 0, 1
     try:
         most = max(floor, expansion * path.stat().st_size)
-        for block in _without_mark(_decompressed(path, size or READ)):
+        for block in _decompressed(path, size or READ):
+            block = block if given else block.removeprefix(codecs.BOM_UTF8)
             given += len(block)
             if packed and given > most:
                 raise DataError(
@@ -83,19 +92,6 @@ def unpacked(
             raise DataError(f"cannot be read: {error.strerror}", path=path) from error
         what = f"the archive is cut short or damaged ({str(error)[:200] or type(error).__name__})"
         raise DataError(what, path=path, line=line, hint="download or compress the file again") from error
-
-
-def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks without a byte order mark at the beginning of the first, which may be cut anywhere."""
-    head = b""
-    for block in blocks:
-        head += block
-        if len(head) >= len(codecs.BOM_UTF8):
-            yield head.removeprefix(codecs.BOM_UTF8)
-            yield from blocks
-            return
-    if head:
-        yield head
 
 
 def _decompressed(path: Path, size: int) -> Iterator[bytes]:

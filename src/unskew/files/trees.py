@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import DataError
+from unskew.files.reading import read_text
 
 LARGEST_TREES = 128 * 2**20
 """Bytes of a file of trees."""
@@ -53,15 +54,7 @@ _SETS = {"cat_boundaries", "cat_threshold"}
 
 def read_trees(path: Path) -> str:
     """The text of a file of trees, which is not too large."""
-    try:
-        size = path.stat().st_size
-        if size > LARGEST_TREES:
-            raise DataError(f"{size:,} bytes, and trees have at most {LARGEST_TREES:,}", path=path)
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except UnicodeDecodeError as error:
-        raise DataError("damaged, not text", path=path) from error
+    return read_text(path, LARGEST_TREES)
 
 
 def check_lightgbm(text: str, path: Path | None = None) -> None:

@@ -73,8 +73,6 @@ def _in_memory(source: object) -> Any:
             matrices = {name for name, each in source.items() if isinstance(each, np.ndarray) and each.ndim == 2}
             columns = {name: list(each) if name in matrices else each for name, each in source.items()}
             table = pa.table({str(name): pa.array(each) for name, each in columns.items()})
-        elif isinstance(source, pa.RecordBatchReader):
-            table = source.read_all()
         elif hasattr(source, "__arrow_c_stream__"):
             table = pa.table(source)
         else:

@@ -27,8 +27,7 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.learning.boosters import Forest
-from unskew.tables.features.encoding import Encoding
-from unskew.tables.features.fields import CategoryField, NumberField
+from unskew.tables.features.encoding import CategoryField, Encoding, NumberField
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array
 

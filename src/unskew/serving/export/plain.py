@@ -30,8 +30,7 @@ from unskew.errors import ConfigError
 from unskew.learning.boosters import Forest
 from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, TreeColumn, text_names, weighted_trees
 from unskew.learning.scoring.scorer import Scorer
-from unskew.tables.features.encoding import Encoding
-from unskew.tables.features.fields import CategoryField, NumberField
+from unskew.tables.features.encoding import CategoryField, Encoding, NumberField
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array
 

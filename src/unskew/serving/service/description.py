@@ -18,7 +18,7 @@ from unskew.serving.requests.bodies import ModelAnswer
 from unskew.serving.requests.parsing import TENSORS
 from unskew.serving.scoring.models import Following, Models
 from unskew.serving.settings import Limits
-from unskew.tables.features.fields import NumberField
+from unskew.tables.features.encoding import NumberField
 
 DOCUMENTS = {
     "a": "about something else",

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from unskew.errors import DataError
 from unskew.files import PathLike
@@ -95,13 +94,6 @@ def read_features(
     options = {"kind": "features", "columns": dict(names), "files": len(files)}
     options |= {} if taken is None else {"taken": dict(taken)}
     return lists_of(dict(parsed_files([*files, *asked], options, cache, write)), name or files[0].name)
-
-
-def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None, name: str = "table") -> Lists:
-    """Lists from one or several tables of features by query_id and doc_id: see `read_features`."""
-    tables = [arrow_table(each) if is_frame(each) else each for each in several(source)]
-    Names.of(columns).check_some([table for table in tables if isinstance(table, pa.Table)])
-    return read_features(tables, columns=columns, name=name)
 
 
 def lists_for(features: object, names: Names, candidates: Sequence[Any] = ()) -> Lists:

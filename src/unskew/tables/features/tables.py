@@ -111,23 +111,17 @@ def table_columns(source: Source, names: Names) -> set[str]:
 
 
 def _parts(source: Source, names: Names) -> Iterator[TablePart]:
-    if is_frame(source):
-        yield _in_memory(arrow_table(source), type(source).__name__, names)
-        return
-    for path, kind in feature_files(source).items():
-        if kind in TEXT_FILES:
-            yield _in_memory(read_csv(path, kind, names), path, names)
-            continue
-        with damage_named(path):
-            schema = pq.read_schema(path)
-        empty = renamed(schema.empty_table(), names.within(schema.names), path)
-        yield TablePart(path, empty.schema, dict(zip(empty.schema.names, schema.names, strict=True)))
-
-
-def _in_memory(table: Any, path: Path | str, names: Names) -> TablePart:
-    theirs = table.column_names
-    table = renamed(table, names.within(theirs), path)
-    return TablePart(path, table.schema, dict(zip(table.column_names, theirs, strict=True)), table)
+    """The files of a source, or the table in memory; text files are read now."""
+    files = {type(source).__name__: "frame"} if is_frame(source) else feature_files(source)
+    for path, kind in files.items():
+        if kind == "parquet":
+            with damage_named(path):
+                table = pq.read_schema(path).empty_table()
+        else:
+            table = arrow_table(source) if kind == "frame" else read_csv(Path(path), kind, names)
+        ours = renamed(table, names.within(table.column_names), path)
+        theirs = dict(zip(ours.column_names, table.column_names, strict=True))
+        yield TablePart(path, ours.schema, theirs, None if kind == "parquet" else ours)
 
 
 def _kind(part: TablePart) -> TableKind:

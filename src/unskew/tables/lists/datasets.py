@@ -8,7 +8,6 @@ from pathlib import Path
 
 from unskew.errors import DataError
 from unskew.files import WRITERS
-from unskew.settings import known
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,6 @@ PRESETS: Mapping[str, Preset] = {
     "mq2008": Preset(46, _LETOR_FILES, ("MQ2008",), folds=5, partitions=True, doc_ids=True),
 }
 """The data sets known by name."""
-
-
-def preset_named(name: str) -> Preset:
-    """The data set of that name."""
-    return PRESETS[known("preset", name, PRESETS)]
 
 
 def find_files(name: str, preset: Preset, folder: Path, fold: int) -> list[list[Path]]:

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
 from unskew.files import WRITERS, PathLike, complete_file
+from unskew.settings import known
 from unskew.tables.joins import encodable
-from unskew.tables.lists.datasets import find_files, preset_named
+from unskew.tables.lists.datasets import PRESETS, find_files
 from unskew.tables.lists.store import parsed_files
 from unskew.tables.lists.svmlight import HIGHEST_GRADE, MOST_FEATURES, find_sources, parse_files
 from unskew.types import Array, Lists
@@ -32,7 +33,6 @@ WRITTEN_AT_ONCE = 2**20
 def read_letor(
     path_or_paths: PathLike | Sequence[PathLike],
     *,
-    preset: str | None = None,
     doc_ids: bool = False,
     features: int | None = None,
     cache: bool | PathLike = True,
@@ -41,8 +41,8 @@ def read_letor(
     r"""Read one set of labelled lists from one or several files, which may end in .gz, .xz or .bz2.
 
     A file without qid has one group size per line in `FILE.query` beside it; queries are then numbered from 1.
-    `doc_ids=True` takes each document's id from the comment (`# docid = X`). `features` declares the width, as
-    does `preset`. The parsed arrays are kept in `cache` (True: the user's cache folder) and memory-mapped.
+    `doc_ids=True` takes each document's id from the comment (`# docid = X`). `features` declares the width. The
+    parsed arrays are kept in `cache` (True: the user's cache folder) and memory-mapped from there.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.txt"
@@ -52,8 +52,6 @@ def read_letor(
     ([[0.5, 0.0, 1.0], [0.0, 4.0, 0.0], [1.0, 0.0, 0.0]], [0, 2, 3], [7, 9])
     """
     sources = find_sources(path_or_paths)
-    if features is None and preset is not None:
-        features = preset_named(preset).features
     if features is not None and not 1 <= features <= MOST_FEATURES:
         raise ConfigError(f"features must be from 1 to {MOST_FEATURES:,}, not {features}")
     write = partial(parse_files, sources, doc_ids=doc_ids, width=features)
@@ -61,7 +59,7 @@ def read_letor(
     endings = [[file.suffix for file in files] for files in read]
     options = {"doc_ids": doc_ids, "features": features, "sources": endings}
     arrays: dict[str, Any] = parsed_files([file for files in read for file in files], options, cache, write)
-    return Lists(**arrays, name=name or preset or "+".join(source.path.name for source in sources))
+    return Lists(**arrays, name=name or "+".join(source.path.name for source in sources))
 
 
 def write_letor(lists: Lists, path: PathLike) -> None:
@@ -139,22 +137,15 @@ def _entry_texts(lists: Lists, rows: slice, path: Path) -> Any:
         hint = "values must be finite, and 0 where `present` leaves them out; present=None writes them all"
         raise DataError(f"cannot write {values[row, column]} in {place}", path=path, hint=hint)
     names = pa.array([str(feature) for feature in range(1, lists.dim + 1)])
-    entries = pc.binary_join_element_wise(
-        names.take(pa.array(np.nonzero(named)[1])), _number_texts(values[named]), ":"
-    )
+    texts = pa.array(values[named]).cast(pa.string())  # the fewest digits that are read as the same 32-bit float
+    # readers that take a 64-bit float first round twice, which moves one value, 7.038531e-26; it gets more digits
+    moved = texts.cast(pa.float64()).to_numpy().astype(np.float32) != values[named]
+    if moved.any():
+        longer = pa.array([f"{value:.9g}" for value in values[named][moved]])
+        texts = pc.replace_with_mask(texts, pa.array(moved), longer)
+    entries = pc.binary_join_element_wise(names.take(pa.array(np.nonzero(named)[1])), texts, ":")
     ends = np.concatenate([[0], np.cumsum(named.sum(1))]).astype(np.int32)
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), entries), " ")
-
-
-def _number_texts(values: Array) -> Any:
-    """32-bit floats with the fewest digits that are read as the same value."""
-    texts = pa.array(values).cast(pa.string())
-    # readers that take a 64-bit float first round twice, which moves one value, 7.038531e-26; it gets more digits
-    moved = texts.cast(pa.float64()).to_numpy().astype(np.float32) != values
-    if moved.any():
-        longer = pa.array([f"{value:.9g}" for value in values[moved]])
-        texts = pc.replace_with_mask(texts, pa.array(moved), longer)
-    return texts
 
 
 class PresetLists(NamedTuple):
@@ -172,7 +163,7 @@ def read_preset(
 
     `datasets.PRESETS` has the names.
     """
-    preset = preset_named(name)
+    preset = PRESETS[known("preset", name, PRESETS)]
     if not 1 <= fold <= preset.folds:
         raise ConfigError(f"{name} has folds 1 to {preset.folds}, not {fold}")
     train, validation, test = (

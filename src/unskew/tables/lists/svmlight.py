@@ -241,12 +241,9 @@ def _entry(token: bytes, last: int, limit: int, path: Path, line: int) -> tuple[
 
 def _grade(token: bytes, path: Path, line: int) -> int:
     """The label at the start of a line."""
-    if not NUMBER.fullmatch(token):
-        hint = "start each line with an integer grade"
-        raise DataError(f"label is not a number: {quote(token)}", path=path, line=line, hint=hint)
-    grade = float(token)
+    grade = float(token) if NUMBER.fullmatch(token) else -1.0
     if not (grade.is_integer() and 0 <= grade <= HIGHEST_GRADE):
-        hint = "map the grades to 0, 1, 2, ... first"
+        hint = "start each line with a grade; map grades to 0, 1, 2, ... first"
         raise DataError(f"label is not an integer from 0: {quote(token)}", path=path, line=line, hint=hint)
     return int(grade)
 

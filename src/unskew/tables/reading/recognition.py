@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, Words
@@ -45,7 +46,13 @@ def refuse_other(path: Path | str) -> None:
     if place.is_dir():
         _refuse_folder(place)
     elif (kind := magic_of(place)) != "Parquet":
-        _refuse_file(place, kind)
+        with place.open("rb") as file:
+            if LETOR.match(file.read(200)):
+                what = "these are lists with features (LETOR), not a log"
+                raise DataError(what, path=place, hint="name the log")
+        if place.suffix == ".parquet" or not place.stat().st_size or (kind and place.suffix not in TEXTS):
+            refuse_disguised(place, "parquet", kind)
+        raise _raw(place, "a raw log", place)
 
 
 def not_a_run(folder: Path) -> RunError:
@@ -70,35 +77,22 @@ def _refuse_folder(folder: Path) -> None:
     if any(folder.rglob("*.parquet")):
         rows = [each for each in texts if each.suffix in (".csv", ".tsv", ".jsonl", ".ndjson")]
         if rows and impressions_in(folder) == folder:
-            raise _raw(folder, f"Parquet and raw files such as {rows[0].name}", _columns(rows[0]))
+            raise _raw(folder, f"Parquet and raw files such as {rows[0].name}", rows[0])
         return
     if texts:
-        raise _raw(folder, f"a folder of raw files such as {texts[0].name}", _columns(texts[0]))
+        raise _raw(folder, f"a folder of raw files such as {texts[0].name}", texts[0])
     what = "the folder is empty" if not there else "the folder has no *.parquet files"
     raise DataError(what, path=folder, hint="name the folder that `unskew ingest` wrote")
 
 
-def _refuse_file(path: Path, kind: str | None) -> None:
-    with path.open("rb") as file:
-        if LETOR.match(file.read(200)):
-            raise DataError("these are lists with features (LETOR), not a log", path=path, hint="name the log")
-    if path.suffix == ".parquet" or not path.stat().st_size or (kind is not None and path.suffix not in TEXTS):
-        refuse_disguised(path, "parquet", kind)
-    raise _raw(path, "a raw log", _columns(path))
-
-
-def _columns(path: Path) -> list[str]:
-    """The columns of a text file, none where it cannot be read."""
+def _raw(path: Path, what: str, file: Path) -> DataError:
+    """The error of a raw log, with the command that ingests it, by the columns that one of its files has."""
     from unskew.tables.reading.options import Texts
     from unskew.tables.reading.text import text_columns
 
-    try:
-        return text_columns(path, kind_of(path) or "csv", Texts())
-    except DataError:
-        return []
-
-
-def _raw(path: Path, what: str, present: Sequence[str]) -> DataError:
+    present: list[str] = []
+    with suppress(DataError):
+        present = text_columns(file, kind_of(file) or "csv", Texts())
     return DataError(what, path=path, hint=f"ingest it first: {ingest_command(path, present)}")
 
 

@@ -31,8 +31,7 @@ from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
 from unskew.names import Names
 from unskew.results import Result, plain
-from unskew.tables.features.encoding import Encoding
-from unskew.tables.features.fields import NumberField
+from unskew.tables.features.encoding import Encoding, NumberField
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.rankings import documents
 from unskew.workflows.runs.run import Run
