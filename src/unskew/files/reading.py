@@ -76,8 +76,7 @@ def unpacked(
     given, line = 0, 1
     try:
         most = max(floor, expansion * path.stat().st_size)
-        for block in _decompressed(path, size or READ):
-            block = block if given else block.removeprefix(codecs.BOM_UTF8)
+        for block in _without_mark(_decompressed(path, size or READ)):
             given += len(block)
             if packed and given > most:
                 raise DataError(
@@ -92,6 +91,19 @@ def unpacked(
             raise DataError(f"cannot be read: {error.strerror}", path=path) from error
         what = f"the archive is cut short or damaged ({str(error)[:200] or type(error).__name__})"
         raise DataError(what, path=path, line=line, hint="download or compress the file again") from error
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks without a byte order mark at the beginning of the first, which may be cut anywhere."""
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= len(codecs.BOM_UTF8):
+            yield head.removeprefix(codecs.BOM_UTF8)
+            yield from blocks
+            return
+    if head:
+        yield head
 
 
 def _decompressed(path: Path, size: int) -> Iterator[bytes]:
