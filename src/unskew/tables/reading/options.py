@@ -18,7 +18,7 @@ As a mapping file:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, field_validator
@@ -43,19 +43,16 @@ OFTEN: Mapping[str, float] = {"duplicate_events": 0.5, "robots": 0.5}
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-def _one_of(what: str, known: Mapping[str, object]) -> AfterValidator:
+def _known(what: str, known: Mapping[str, object]) -> AfterValidator:
     """Refuses names that are not known; columns of a page, serp_*, have names of their own."""
 
-    def check(name: str) -> str:
-        if name not in known and not (known is OURS and name.startswith("serp_")):
-            raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
-        return name
+    def check(names: Any) -> Any:
+        for name in names:
+            if name not in known and not (known is OURS and name.startswith("serp_")):
+                raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
+        return names
 
     return AfterValidator(check)
-
-
-Rule = Annotated[str, _one_of("rule", RULES)]
-OurName = Annotated[str, _one_of("column", OURS)]
 
 
 class Times(Config):
@@ -119,10 +116,10 @@ class Robots(Config):
 class Rules(Config):
     """Which rules remove rows, and their limits."""
 
-    off: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
+    off: Annotated[Names, _known("rule", RULES)] = ()
     """Rules that count but do not remove."""
     robots: Robots = Robots()
-    limits: dict[Rule, float] = Field(default_factory=dict)
+    limits: Annotated[dict[str, float], _known("rule", RULES)] = Field(default_factory=dict)
     """Shares that single rules may remove, in the place of `max_removed`."""
 
 
@@ -153,7 +150,7 @@ class ReaderOptions(Config):
 class IngestOptions(Config):
     """Everything that `ingest` may be told about a log."""
 
-    columns: dict[OurName, str] = Field(default_factory=dict)
+    columns: Annotated[dict[str, str], _known("column", OURS)] = Field(default_factory=dict)
     """Our name to theirs; in JSON lines a nested field is written as a pointer: /hit/id."""
     keep: Names = ()
     """Further columns to keep."""
