@@ -14,7 +14,6 @@ from unskew.errors import ConfigError, DataError
 from unskew.measuring import (
     auc_metric,
     click_loglikelihood_metric,
-    listwise_click_loglikelihood_metric,
     perplexity_by_rank_metric,
     perplexity_metric,
 )
@@ -99,38 +98,6 @@ def test_clamping_is_explicit():
             click_loglikelihood_metric([0.5], [1], eps=eps)
 
 
-def test_listwise_plain_math():
-    # scores (1,2,0) with a click on the second, (.5,-.5,1.5) with clicks on the first and third
-    first = 2 - math.log(math.exp(1) + math.exp(2) + math.exp(0))
-    total = math.log(math.exp(0.5) + math.exp(-0.5) + math.exp(1.5))
-    value = (first + (0.5 - total) + (1.5 - total)) / 3
-    scores, clicks = [1, 2, 0, 0.5, -0.5, 1.5], [0, 1, 0, 1, 0, 1]
-    assert listwise_click_loglikelihood_metric(scores, clicks, offsets=[0, 3, 6]) == pytest.approx(value)
-    # empty lists, lists without a click and padded slots change nothing
-    got = listwise_click_loglikelihood_metric(
-        [*scores[:3], math.nan, *scores[3:], 7, 8],
-        [*clicks[:3], 0, *clicks[3:], 0, 0],
-        offsets=[0, 0, 4, 7, 7, 9],
-        impressions=[1, 1, 1, 0, 1, 1, 1, 1, 1],
-    )
-    assert got == pytest.approx(value)
-
-
-def test_listwise_counts_equal_pages():
-    scores, offsets = np.array([0.3, -1.0, 2.0]), [0, 3]
-    pages = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 1], [0, 0, 0]])
-    one_by_one = listwise_click_loglikelihood_metric(np.tile(scores, 4), pages.ravel(), offsets=np.arange(5) * 3)
-    reduced = listwise_click_loglikelihood_metric(
-        scores, pages.sum(axis=0), offsets=offsets, impressions=[4, 4, 4]
-    )
-    assert reduced == pytest.approx(one_by_one)
-
-
-def test_listwise_survives_huge_scores():
-    assert listwise_click_loglikelihood_metric([1e5, 0], [1, 0], offsets=[0, 2]) == 0
-    assert listwise_click_loglikelihood_metric([1e5, 0], [0, 1], offsets=[0, 2]) == -1e5
-
-
 def test_nothing_to_measure_gives_nan_and_no_warning():
     assert math.isnan(click_loglikelihood_metric([], []))
     assert math.isnan(perplexity_metric([0.5], [0], impressions=[0]))
@@ -138,8 +105,6 @@ def test_nothing_to_measure_gives_nan_and_no_warning():
     assert math.isnan(auc_metric([], []))
     assert math.isnan(auc_metric([0.1, 0.2], [1, 1]))
     assert math.isnan(auc_metric([0.1, 0.2], [0, 0]))
-    assert math.isnan(listwise_click_loglikelihood_metric([0.1, 0.2], [0, 0], offsets=[0, 2]))
-    assert math.isnan(listwise_click_loglikelihood_metric([], [], offsets=[0]))
 
 
 @pytest.mark.parametrize(
@@ -160,19 +125,13 @@ def test_wrong_data(probabilities, clicks, impressions, message):
         click_loglikelihood_metric(probabilities, clicks, impressions=impressions)
 
 
-def test_wrong_positions_scores_and_offsets():
+def test_wrong_positions_and_scores():
     with pytest.raises(DataError, match="positions count from 1"):
         perplexity_by_rank_metric([0.5], [1], positions=[0])
     with pytest.raises(DataError, match="positions must be integers"):
         perplexity_by_rank_metric([0.5], [1], positions=[1.0])
     with pytest.raises(DataError, match="score is out of range"):
         auc_metric([math.nan, 1], [0, 1])
-    with pytest.raises(DataError, match="offsets"):
-        listwise_click_loglikelihood_metric([1, 2], [0, 1], offsets=[0, 1])
-    with pytest.raises(DataError, match="flat"):
-        listwise_click_loglikelihood_metric([[1, 2]], [[0, 1]], offsets=[0, 2])
-    with pytest.raises(DataError, match="finite"):
-        listwise_click_loglikelihood_metric([1, math.inf], [0, 1], offsets=[0, 2])
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.booleans()), min_size=1, max_size=40), st.integers(-9, 9))
@@ -195,4 +154,3 @@ def test_bounds(entries):
     p, c = [p for p, _ in entries], [int(c) for _, c in entries]
     assert math.log(1e-6) - 1e-9 <= click_loglikelihood_metric(p, c) <= 0
     assert 1 <= perplexity_metric(p, c) <= 1e6 * (1 + 1e-9)
-    assert listwise_click_loglikelihood_metric(p, c, offsets=[0, len(p)]) <= 0 or not any(c)

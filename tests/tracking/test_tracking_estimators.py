@@ -13,7 +13,7 @@ from unskew.tracking.estimators import (
     TrustCurves,
     estimate,
 )
-from unskew.tracking.trust import RandomSlots, RankSums, em_curves
+from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums
 from unskew.types import Array
 from unskew_reproductions.experiments.theorems import (
     affine_bias,
@@ -217,7 +217,9 @@ def test_curves_by_em() -> None:
     position = rng.integers(1, 4, (6_000, 30))
     _, alpha, beta = TRUE.at(position)
     click = rng.random(position.shape) < alpha * relevance + beta
-    found = em_curves(tallied(position, click, None), 3, relevance[:, 0])
+    graded = ClicksByRelevance(3)
+    graded.add(tallied(position, click, None), relevance[:, 0])
+    found = graded.curves()
     assert found.alpha == pytest.approx(TRUE.alpha, abs=0.02)
     assert found.beta == pytest.approx(TRUE.beta, abs=0.02)
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
+from unskew.names import Names
 from unskew.simulation import Traffic
 from unskew.simulation.search_engine import SCREEN
 from unskew.simulation.synthetic import make_lists
@@ -118,7 +119,7 @@ def test_curves_come_from_the_log_itself(folder: Path) -> None:
 
 def test_both_engines_join_the_same(folder: Path, engine: Engine) -> None:
     window = read_window(engine, open_tracking(folder / "store"), "day")
-    guesses = read_imputation(engine, folder / "imputation.csv", window)
+    guesses = read_imputation(engine, folder / "imputation.csv", window, Names())
     joined = engine.to_arrow(with_imputation(window, guesses))
     assert joined["imputation"].null_count == joined["query_id"].null_count == 0
     assert sum(joined["displays"].to_pylist()) == engine.rows(window.agg(n=window.displays.sum()))[0]["n"]

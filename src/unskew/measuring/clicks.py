@@ -1,4 +1,4 @@
-"""How well a model predicts clicks: log-likelihood, perplexity, AUC, list-wise log-likelihood; what factorises.
+"""How well a model predicts clicks: log-likelihood, perplexity, AUC; what factorises.
 
 Every function takes counts, so a reduced log gives the same number as the pages it came from: an entry was
 clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work as they are). Arrays may have
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.ranked_lists import checked_offsets
 from unskew.types import Array
 
 
@@ -28,7 +27,8 @@ def click_loglikelihood_metric(
     -0.458145
     """
     p, c, n, _ = _counts(probabilities, clicks, impressions)
-    return _mean(_loglikelihood(_clamped(p, eps), c, n), n)
+    total = _loglikelihood(p, c, n, eps).sum()
+    return float(total / n.sum()) if n.sum() > 0 else float("nan")
 
 
 def perplexity_metric(
@@ -67,7 +67,7 @@ def perplexity_by_rank_metric(
     if np.any(rank < 1):
         raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
     rank = rank.astype(np.int64)
-    total = np.bincount(rank, weights=_loglikelihood(_clamped(p, eps), c, n))[1:]
+    total = np.bincount(rank, weights=_loglikelihood(p, c, n, eps))[1:]
     shown = np.bincount(rank, weights=n)[1:]
     mean = np.divide(total, shown, out=np.full(len(shown), np.nan), where=shown > 0)
     perplexity: Array = np.exp(-mean)
@@ -90,27 +90,6 @@ def auc_metric(scores: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike |
     return float(np.sum(clicked * (below + unclicked / 2)) / pairs) if pairs > 0 else float("nan")
 
 
-def listwise_click_loglikelihood_metric(
-    scores: ArrayLike, clicks: ArrayLike, *, offsets: ArrayLike, impressions: ArrayLike | None = None
-) -> float:
-    """sum(c log softmax(s)) / sum(c): how likely the clicked results are within the list that was shown.
-
-    Flat arrays [N]; list q is entries offsets[q] to offsets[q + 1], one page or all pages with one
-    ranking. Lists without a click do not matter. NaN where there is no click at all.
-
-    >>> round(listwise_click_loglikelihood_metric([1, 2, 0, 0.5], [0, 1, 0, 1], offsets=[0, 3, 4]), 6)
-    -0.203803
-    """
-    if np.ndim(clicks) != 1:
-        raise DataError(f"clicks must be flat beside offsets, not of the shape {np.shape(clicks)}")
-    bounds = checked_offsets(offsets, len(np.asarray(clicks)))
-    lists = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    values, c, _, query = _counts(scores, clicks, impressions, lists, what="score")
-    if not np.all(np.isfinite(values)):
-        raise DataError("scores must be finite for a softmax")
-    return _mean(c * _log_softmax(values, query), c)
-
-
 def interaction_metric(rates: ArrayLike, *, link: Literal["log", "logit"] = "log") -> float:
     """How far click rates [relevance, rank] are from P = R(relevance) E(rank): 0 where they factorise.
 
@@ -129,17 +108,6 @@ def interaction_metric(rates: ArrayLike, *, link: Literal["log", "logit"] = "log
     z = np.log(p) - (np.log1p(-p) if link == "logit" else 0.0)
     rest = z - z.mean(0) - z.mean(1, keepdims=True) + z.mean()
     return float(np.abs(rest).max())
-
-
-def _log_softmax(values: Array, group: Array) -> Array:
-    """Log softmax within runs of equal `group`."""
-    if len(values) == 0:
-        return values
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    sizes = np.diff(starts, append=len(group))
-    shifted = values - np.repeat(np.maximum.reduceat(values, starts), sizes)
-    normed: Array = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), sizes)
-    return normed
 
 
 def _counts(
@@ -166,16 +134,9 @@ def _counts(
     return p, c, n, other
 
 
-def _clamped(p: Array, eps: float) -> Array:
+def _loglikelihood(p: Array, c: Array, n: Array, eps: float) -> Array:
     if not 0 < eps < 0.5:
         raise ConfigError("must lie between 0 and 0.5", argument="eps", value=eps)
-    return np.clip(p, eps, 1 - eps)
-
-
-def _loglikelihood(p: Array, c: Array, n: Array) -> Array:
+    p = np.clip(p, eps, 1 - eps)
     likelihood: Array = c * np.log(p) + (n - c) * np.log1p(-p)
     return likelihood
-
-
-def _mean(total: Array, weight: Array) -> float:
-    return float(total.sum() / weight.sum()) if weight.sum() > 0 else float("nan")

@@ -83,10 +83,12 @@ def cmip_metric(
     _, grade = np.unique(y, return_inverse=True)
     first, second = _bins(s, grade, bins), _bins(shown, grade, bins)
     counted = _information(first, second, grade, bins)
-    rng, cell = np.random.default_rng(seed), _cells(q, grade)
-    by_chance = np.array(
-        [_information(_permuted(first, cell, rng), second, grade, bins) for _ in range(permutations)]
-    )
+    rng, by_chance = np.random.default_rng(seed), np.empty(permutations)
+    cell = np.unique(q, return_inverse=True)[1] * (int(grade.max()) + 1) + grade
+    before, permuted = np.argsort(cell, kind="stable"), np.empty_like(first)
+    for number in range(permutations):  # the values in another order within each query and grade
+        permuted[before] = first[np.lexsort((rng.random(len(cell)), cell))]
+        by_chance[number] = _information(permuted, second, grade, bins)
     p = (1 + int((by_chance >= counted - 1e-12).sum())) / (1 + permutations)
     return Cmip(counted - float(by_chance.mean()), counted, p, int(kept.sum()))
 
@@ -116,20 +118,24 @@ def left_of_logging(scores: Array, log: Log) -> Cmip | None:
 
 def _places(values: Array, query: Array) -> Array:
     """Places within the query from 0 to 1, the highest value last; ties share a place."""
+    from scipy.stats import rankdata
+
     _, code, sizes = np.unique(query, return_inverse=True, return_counts=True)
     before = (np.cumsum(sizes) - sizes)[code]  # documents of earlier queries
     by_query = code * (len(values) + 1) + np.unique(values, return_inverse=True)[1]
-    return np.asarray((_ranks(by_query) - before - 0.5) / sizes[code])
+    return np.asarray((rankdata(by_query) - before - 0.5) / sizes[code])
 
 
 def _bins(values: Array, grade: Array, bins: int) -> Array:
     """Bins of equal size within each grade, [N] from 0; fewer where a grade is rare. Ties share a bin."""
+    from scipy.stats import rankdata
+
     made = np.zeros(len(values), np.int64)
     for number in range(int(grade.max()) + 1):
         own = grade == number
         size = int(own.sum())
         count = max(1, min(bins, int(np.sqrt(size / PER_CELL))))
-        made[own] = np.minimum((_ranks(values[own]) - 0.5) * count // size, count - 1).astype(np.int64)
+        made[own] = np.minimum((rankdata(values[own]) - 0.5) * count // size, count - 1).astype(np.int64)
     return made
 
 
@@ -143,29 +149,3 @@ def _information(first: Array, second: Array, grade: Array, bins: int) -> float:
     there = joint > 0
     ratio = np.divide(joint * whole, apart, out=np.ones(shape), where=there)
     return float((joint * np.log(ratio)).sum())
-
-
-def _cells(query: Array, grade: Array) -> Array:
-    """A number for each query and grade."""
-    _, code = np.unique(query, return_inverse=True)
-    return np.asarray(code * (int(grade.max()) + 1) + grade)
-
-
-def _permuted(values: Array, cell: Array, rng: np.random.Generator) -> Array:
-    """The values in another order within each cell."""
-    before = np.argsort(cell, kind="stable")
-    after = np.lexsort((rng.random(len(cell)), cell))
-    made = np.empty_like(values)
-    made[before] = values[after]
-    return made
-
-
-def _ranks(values: Array) -> Array:
-    """Ranks from 1, ties at their mean.
-
-    >>> _ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
-    [3.5, 1.0, 3.5, 2.0]
-    """
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[place]
-    return ranks

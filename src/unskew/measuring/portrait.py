@@ -70,15 +70,16 @@ def portrait(log: Log) -> Portrait:
     per_page = np.bincount(page[click], minlength=len(log))
     first = np.full(len(log), ranks + 1)
     np.minimum.at(first, page[click], log.position[click])
-    ends = [_interval(int(c), int(n)) for c, n in zip(clicked, shown, strict=True)]
+    asked = np.sort(np.bincount(log.query))[::-1]
+    asked = asked[asked > 0]
     return Portrait(
         pages=len(log),
         queries=len(np.unique(log.query)),
         rate=tuple(c / n if n else None for c, n in zip(clicked.tolist(), shown.tolist(), strict=True)),
-        interval=tuple(ends),
+        interval=tuple(_interval(int(c), int(n)) for c, n in zip(clicked, shown, strict=True)),
         clicks=_shares(np.minimum(per_page, MOST_CLICKS), MOST_CLICKS + 1),
         first=_shares(first - 1, ranks + 1)[:ranks],
-        head=_heads(np.bincount(log.query)),
+        head=tuple(float(asked[: max(1, round(share * len(asked)))].sum() / asked.sum()) for share in HEADS),
         changing=_changing(log),
     )
 
@@ -110,12 +111,6 @@ def _shares(values: Array, size: int) -> tuple[float, ...]:
     """How often each of 0 ... size - 1 occurs."""
     counts = np.bincount(values, minlength=size)
     return tuple((counts / max(len(values), 1)).tolist())
-
-
-def _heads(pages: Array) -> tuple[float, ...]:
-    """Share of the pages that the most frequent queries have."""
-    asked = np.sort(pages[pages > 0])[::-1]
-    return tuple(float(asked[: max(1, round(share * len(asked)))].sum() / asked.sum()) for share in HEADS)
 
 
 def _changing(log: Log) -> float | None:

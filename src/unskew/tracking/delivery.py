@@ -22,7 +22,7 @@ window computed from the whole log, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,13 @@ def page_table(rows: Table) -> Table:
 
     bit = rank_bit(rows.position)
     clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
+    strange = {  # times that are none
+        f"{name}_negative": rows.count(where=rows[name].notnull() & ~known_time(rows, name))
+        for name in TIMES
+        if name in rows.columns
+    }
+    if "display_time" in rows.columns:  # most results have no dwell time
+        strange["display_time_missing"] = rows.count(where=rows.display_time.isnull())
     pages = rows.group_by("page_id").agg(
         rows=rows.count(),
         start=rows.timestamp.min(),
@@ -88,24 +95,12 @@ def page_table(rows: Table) -> Table:
         bad_click=rows.count(where=~rows.click.isin([0, 1]).fill_null(False)),
         bad_position=rows.count(where=~(rows.position >= 1).fill_null(False)),
         two_queries=(rows.query_id.min() != rows.query_id.max()).cast("int64"),
-        **_strange_times(rows),
+        **strange,
     )
     hour = (pages.start.truncate("h").epoch_seconds() / HOUR).round().cast("int64")
     # a rank said twice; ranks from the last bit on share it, so that deep pages are looked at row by row
     twice = (pages.bits != pages.total) | (pages.length >= DEEP)
     return pages.mutate(hour=hour, twice=twice, clock_back=(pages.start < pages.of_first).cast("int64"))
-
-
-def _strange_times(rows: Table) -> dict[str, Any]:
-    """Aggregates: how many display times are missing, and how many times are none; most results have no dwell."""
-    found = {}
-    for name in TIMES:
-        if name in rows.columns:
-            missing = rows[name].isnull()
-            found[f"{name}_negative"] = rows.count(where=~missing & ~known_time(rows, name))
-            if name == "display_time":
-                found[f"{name}_missing"] = rows.count(where=missing)
-    return found
 
 
 def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
@@ -188,6 +183,8 @@ MILLI = 1000
 
 def hourly_sums(rows: Table) -> Table:
     """The sums of the rows of pages that count, by `hour`, query_id, doc_id and position."""
+    import ibis
+
     c = rows.click == 1
     first, last = c & (rows.position == rows.first_click), c & (rows.position == rows.last_click)
     flags: dict[str, Any] = {
@@ -197,47 +194,29 @@ def hourly_sums(rows: Table) -> Table:
         "only_clicks": first & last,
         "skips": ~c & (rows.position < rows.last_click).fill_null(False),
     }
-    flags |= _random(rows) | _display(rows) | _dwell(rows) | _examined(rows)
+    if "randomized" in rows.columns:
+        random = rows.randomized.fill_null(False)
+        flags |= {"random_displays": random, "random_clicks": random & c}
+    if "display_time" in rows.columns:
+        timed = known_time(rows, "display_time")
+        flags |= {"timed": timed, "display_ms": _thousandths(timed, rows.display_time)}
+    if "dwell_time" in rows.columns:
+        dwelt = known_time(rows, "dwell_time") & c
+        long = (dwelt & (rows.dwell_time >= LONG)).fill_null(False)
+        flags |= {"dwelt": dwelt, "dwell_ms": _thousandths(dwelt, rows.dwell_time), "long_dwells": long}
+    if "examination" in rows.columns:
+        estimated = known_time(rows, "examination")
+        milli = _thousandths(estimated, ibis.least(rows.examination, 1.0))
+        flags |= {"estimated": estimated, "examined": milli, "examined_squared": milli * milli}
+        flags["examined_clicks"] = ibis.ifelse(c, milli, 0)
     # a count of rows takes half the memory of a sum, and most of the time of a build goes into memory
     made = {
         name: rows.count(where=flag) if flag.type().is_boolean() else flag.sum().cast("int64")
         for name, flag in flags.items()
     }
-    made["displays"] = rows.count()
-    return _complete(rows.group_by("hour", *KEY).agg(**made), ("hour", *KEY))
-
-
-def _random(rows: Table) -> dict[str, Any]:
-    if "randomized" not in rows.columns:
-        return {}
-    random = rows.randomized.fill_null(False)
-    return {"random_displays": random, "random_clicks": random & (rows.click == 1)}
-
-
-def _display(rows: Table) -> dict[str, Any]:
-    if "display_time" not in rows.columns:
-        return {}
-    known = known_time(rows, "display_time")
-    return {"timed": known, "display_ms": _thousandths(known, rows.display_time)}
-
-
-def _dwell(rows: Table) -> dict[str, Any]:
-    if "dwell_time" not in rows.columns:
-        return {}
-    known = known_time(rows, "dwell_time") & (rows.click == 1)
-    long = (known & (rows.dwell_time >= LONG)).fill_null(False)
-    return {"dwelt": known, "dwell_ms": _thousandths(known, rows.dwell_time), "long_dwells": long}
-
-
-def _examined(rows: Table) -> dict[str, Any]:
-    import ibis
-
-    if "examination" not in rows.columns:
-        return {}
-    known = known_time(rows, "examination")
-    milli = _thousandths(known, ibis.least(rows.examination, 1.0))
-    clicked = ibis.ifelse(rows.click == 1, milli, 0)
-    return {"estimated": known, "examined": milli, "examined_squared": milli * milli, "examined_clicks": clicked}
+    sums = rows.group_by("hour", *KEY).agg(displays=rows.count(), **made)
+    absent = {name: ibis.literal(0, "int64") for name in SUMS if name not in sums.columns}
+    return sums.mutate(**absent).select("hour", *KEY, *SUMS)
 
 
 def _thousandths(known: Any, value: Any) -> Any:
@@ -247,14 +226,6 @@ def _thousandths(known: Any, value: Any) -> Any:
     return (ibis.ifelse(known, value, 0.0) * MILLI + 0.5).floor().cast("int64")
 
 
-def _complete(sums: Table, keys: Sequence[str]) -> Table:
-    """All columns in order; 0 for those that the log says nothing of."""
-    import ibis
-
-    absent = {name: ibis.literal(0, "int64") for name in SUMS if name not in sums.columns}
-    return sums.mutate(**absent).select(*keys, *SUMS)
-
-
-def merged(parts: Table, keys: Sequence[str] = KEY) -> Table:
-    """Sums of the same keys, added up."""
-    return parts.group_by(list(keys)).agg(**{name: parts[name].sum().cast("int64") for name in SUMS})
+def merged(parts: Table) -> Table:
+    """Sums of the same query, document and position, added up."""
+    return parts.group_by(*KEY).agg(**{name: parts[name].sum().cast("int64") for name in SUMS})

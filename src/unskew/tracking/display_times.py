@@ -87,7 +87,7 @@ class DisplayTimeModel:
     def __init__(
         self, settings: DisplayTimes, booster: Any, curve: tuple[Array, Array], facts: Mapping[str, Any]
     ) -> None:
-        self.settings, self._booster, self._curve = settings, booster, curve
+        self.settings, self._booster, self.curve = settings, booster, curve
         self.facts = dict(facts)
         """What was measured on held-out pages."""
 
@@ -98,17 +98,16 @@ class DisplayTimeModel:
 
     def __call__(self, traces: Mapping[str, Array]) -> Array:
         """ê of traces [n] each, [n] float64."""
-        return np.interp(self.raw(traces), *self._curve)
+        return np.interp(self.raw(traces), *self.curve)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write LightGBM's own text and a JSON file; nothing that can run code."""
         with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
             write_text(working / TREES, self._booster.model_to_string())
-            curve = [values.tolist() for values in self._curve]
             content = {
                 "trees": digest_of(working / TREES),
                 "settings": self.settings.model_dump(),
-                "calibration": curve,
+                "calibration": [values.tolist() for values in self.curve],
                 "facts": self.facts,
             }
             write_json(working / MARKER, content)
@@ -142,6 +141,8 @@ def fit_examination(
     settings: DisplayTimes, training: TraceCounts, calibration: TraceCounts, test: TraceCounts
 ) -> DisplayTimeModel:
     """Grow trees, calibrate them, and measure on the rest; the three parts share no page."""
+    from sklearn.isotonic import IsotonicRegression
+
     library = optional("lightgbm", "trees")
     for part, name in ((training, "train on"), (calibration, "calibrate on"), (test, "test on")):
         if len(np.unique(part.label)) < 2:
@@ -169,20 +170,13 @@ def fit_examination(
         "verbosity": -1,
     }
     booster = library.train(options, data, num_boost_round=settings.trees)
-    flat = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
-    bare = DisplayTimeModel(settings, booster, flat, {})
-    model = DisplayTimeModel(settings, booster, _isotonic(bare.raw(calibration.traces), calibration), {})
+    model = DisplayTimeModel(settings, booster, (np.zeros(0), np.zeros(0)), {})
+    # a rising curve from what the trees say to how often it is so
+    rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+    rising.fit(model.raw(calibration.traces), calibration.label, sample_weight=calibration.count)
+    model.curve = np.asarray(rising.X_thresholds_, float), np.asarray(rising.y_thresholds_, float)
     model.facts = measure_examination(model, test) | {"trained_on": int(training.count.sum())}
     return model
-
-
-def _isotonic(raw: Array, part: TraceCounts) -> tuple[Array, Array]:
-    """A rising curve from what the trees say to how often it is so."""
-    from sklearn.isotonic import IsotonicRegression
-
-    fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-    fitted.fit(raw, part.label, sample_weight=part.count)
-    return np.asarray(fitted.X_thresholds_, float), np.asarray(fitted.y_thresholds_, float)
 
 
 def measure_examination(model: DisplayTimeModel, part: TraceCounts) -> dict[str, Any]:

@@ -13,7 +13,7 @@ Legend: R rows (a query, document and position each), P pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -32,8 +32,8 @@ from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import MILLI
-from unskew.tracking.estimators import Estimate, Tallies, TrustCurves, estimate
-from unskew.tracking.shrinkage import Part, learn_pull, shrunken
+from unskew.tracking.estimators import Tallies, TrustCurves, estimate
+from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
 from unskew.tracking.windows import read_window
@@ -80,17 +80,9 @@ def judge(
     known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
     with connect(engine, **connection) as running:
-        opened = open_tracking(store)
-        table = read_window(running, opened, window)
-        if table is None:
-            raise DataError(
-                f"the window {window} was never written",
-                path=opened.path,
-                hint=("track with ", Option("refresh", "all")),
-            )
-        guesses = None if imputation is None else read_imputation(running, Path(imputation), table, columns)
-        judging = prepared(running, opened, window, guesses)
-        judging = replace(judging, estimator=chosen, shrink=shrink)
+        given = None if imputation is None else Path(imputation)
+        files, ranks, fill = prepared(running, open_tracking(store), window, given, Names.of(columns))
+        judging = Judging(files, ranks, fill, chosen, shrink)
         assumed, noise = judging.assumed(curves, (first[0], first[1]))
         out.parent.mkdir(parents=True, exist_ok=True)
         with complete_file(out) as ready:
@@ -105,24 +97,30 @@ def needs_imputation(argument: str, value: str) -> ConfigError:
     return ConfigError((*asked, ", a table of query_id, doc_id and relevance"))
 
 
-def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table | None) -> Judging:
-    """A window as it lies in the store, or joined to the imputation in a file of the engine's scratch folder."""
+def prepared(
+    engine: Engine, store: TrackingStore, window: str, imputation: Path | None, names: Names
+) -> tuple[Sequence[Path | str], int, float | None]:
+    """Sorted files of a window, its ranks with curves of their own, and the mean imputation, where there is one.
+
+    The files are those of the store, or, joined to the imputation, one in the engine's scratch folder.
+    """
     table = read_window(engine, store, window)
-    assert table is not None
+    if table is None:
+        hint = ("track with ", Option("refresh", "all"))
+        raise DataError(f"the window {window} was never written", path=store.path, hint=hint)
     deepest = engine.rows(table.agg(deepest=table.position.max()))[0]["deepest"]
     ranks = int(min(RANKS, deepest or 1))
-    if guesses is None:
-        place = store.folder("windows", store.manifest.windows[window].folder)
-        return Judging(parquet_files(place), ranks, None)
-    place = engine.scratch / "judging"
-    joined = with_imputation(table, guesses)
+    if imputation is None:
+        return parquet_files(store.folder("windows", store.manifest.windows[window].folder)), ranks, None
+    guesses = read_imputation(engine, imputation, table, names)
+    place, joined = engine.scratch / "judging", with_imputation(table, guesses)
     engine.write_parquet(joined.order_by("query_id", "doc_id", "position"), place, partitions=1)
     mean = engine.rows(guesses.agg(mean=guesses.imputation.mean()))[0]["mean"]
-    return Judging(parquet_files(place), ranks, float(mean or 0.0))
+    return parquet_files(place), ranks, float(mean or 0.0)
 
 
-def read_imputation(engine: Engine, path: Path, window: Table, columns: Mapping[str, str] | None = None) -> Table:
-    """query_id, doc_id and imputation, in the types of the window; `columns` says theirs for these."""
+def read_imputation(engine: Engine, path: Path, window: Table, names: Names) -> Table:
+    """query_id, doc_id and imputation, in the types of the window; `names` says theirs for these."""
     if path.suffix == ".csv":
         try:
             read = engine.from_arrow(pacsv.read_csv(path))
@@ -131,7 +129,7 @@ def read_imputation(engine: Engine, path: Path, window: Table, columns: Mapping[
     else:
         read = engine.read_parquet(path)
     wanted = ("query_id", "doc_id", "relevance")
-    read = under_our_names(read, Names.of(columns), path, wanted)
+    read = under_our_names(read, names, path, wanted)
     require_columns(wanted, read.columns, path=path)
     ids = {name: read[name].cast(window[name].type()) for name in ("query_id", "doc_id")}
     guesses = read.select(**ids, imputation=finite(read.relevance, engine.name))
@@ -161,35 +159,26 @@ class Judging:
     estimator: str = "affine"
     shrink: bool = True
 
-    def batches(self) -> Iterator[Batch]:
-        """The window."""
-        return pair_batches(self.files)
-
-    def imputation(self, batch: Batch) -> Array | None:
-        """Of every pair, [P]; the mean where there is none."""
-        if self.fill is None:
-            return None
-        guess = batch.imputation()
-        return np.where(np.isnan(guess), self.fill, guess)
-
-    def parts(self) -> Iterator[Part]:
-        """Tallies and imputations."""
-        for batch in self.batches():
-            guess = self.imputation(batch)
-            assert guess is not None
-            yield batch.tallies(), guess
+    def parts(self) -> Iterator[tuple[Batch, Tallies, Array | None]]:
+        """The window, a batch at once: its sums, and what is imputed to every pair [P], or the mean."""
+        for batch in pair_batches(self.files):
+            guess = None
+            if self.fill is not None:
+                guess = batch.imputation()
+                guess = np.where(np.isnan(guess), self.fill, guess)
+            yield batch, batch.tallies(), guess
 
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
         """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
         if curves == "em" and self.fill is None:
             raise needs_imputation("curves", curves)
         seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
-        for batch in self.batches():
-            seen.add(batch.tallies())
+        for batch, tallies, guess in self.parts():
+            seen.add(tallies)
             if curves == "shuffled":
                 slots.add(batch.tallies("random_"))
-            elif curves == "em" and (guess := self.imputation(batch)) is not None:
-                graded.add(batch.tallies(), guess)
+            elif curves == "em" and guess is not None:
+                graded.add(tallies, guess)
         theta = seen.theta()
         if curves == "shuffled":
             found = slots.curves(first, theta)
@@ -199,30 +188,30 @@ class Judging:
 
     def judged(self, curves: TrustCurves, noise: Array) -> Iterator[pa.Table]:
         """The judgments, batch after batch."""
-        pulls = self.shrink and self.fill is not None
-        pull = learn_pull(self.parts, curves, noise, self.estimator) if pulls else None
-        for batch in self.batches():
-            tallies, guess = batch.tallies(), self.imputation(batch)
+        pull = None
+        if self.shrink and self.fill is not None:
+            pull = learn_pull(
+                lambda: ((tallies, guess) for _, tallies, guess in self.parts() if guess is not None),
+                curves,
+                noise,
+                self.estimator,
+            )
+        for batch, tallies, guess in self.parts():
             if pull is not None and guess is not None:
                 found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
             else:
                 found = estimate(tallies, curves, self.estimator, guess)
-            yield judgment_table(batch, tallies, found, imputed=guess is not None)
-
-
-def judgment_table(batch: Batch, tallies: Tallies, found: Estimate, *, imputed: bool) -> pa.Table:
-    """Judgments as they are written."""
-    made = {
-        "query_id": batch.ids("query_id"),
-        "doc_id": batch.ids("doc_id"),
-        "relevance": pa.array(found.relevance, from_pandas=True),
-        "standard_error": pa.array(found.standard_error, from_pandas=True),
-        "displays": pa.array(tallies.displays.astype(np.int64)),
-        "clicks": pa.array(tallies.per_pair(tallies.c).astype(np.int64)),
-    }
-    if imputed:
-        made["imputation"] = pa.array(batch.imputation(), from_pandas=True)
-    return pa.table(made)
+            made = {
+                "query_id": batch.ids("query_id"),
+                "doc_id": batch.ids("doc_id"),
+                "relevance": pa.array(found.relevance, from_pandas=True),
+                "standard_error": pa.array(found.standard_error, from_pandas=True),
+                "displays": pa.array(tallies.displays.astype(np.int64)),
+                "clicks": pa.array(tallies.per_pair(tallies.c).astype(np.int64)),
+            }
+            if guess is not None:
+                made["imputation"] = pa.array(batch.imputation(), from_pandas=True)
+            yield pa.table(made)
 
 
 def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[str, int]:

@@ -19,7 +19,13 @@ from unskew.options.base import EngineConnection
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
-from unskew.tracking.display_times import DisplayTimeModel, DisplayTimes, TraceCounts, fit_examination
+from unskew.tracking.display_times import (
+    EXAMINATION,
+    DisplayTimeModel,
+    DisplayTimes,
+    TraceCounts,
+    fit_examination,
+)
 from unskew.tracking.traces import TRACE, with_traces
 
 if TYPE_CHECKING:
@@ -50,8 +56,6 @@ def display_times(
     A result that was displayed for more than `seen` seconds was examined, one for less than `unseen` was not.
     `columns` says theirs for ours, as for `ingest`; `connection` says how the engine is reached.
     """
-    from unskew.tracking.display_times import EXAMINATION
-
     said = {"seen": seen, "unseen": unseen, "own_click": own_click, "trees": trees, "seed": seed}
     asked = checked(DisplayTimes, said, None)
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
@@ -72,17 +76,12 @@ def learn_examination(
 ) -> DisplayTimeModel:
     """The model of a log, which needs page_id, position, click and display_time, and uses dwell_time."""
     require_columns([*NEEDED, "display_time"], impressions.columns, path=place, hint="it is what is learned from")
-    rows = clean(engine, impressions)
-    traced = with_traces(rows)
+    traced = with_traces(clean(engine, impressions))
     part = ((traced.page_id.hash() % 100 + 100) % 100).cast("int64")
-    label = shown_label(traced, settings)
-    labelled = traced.mutate(part=part, label=label)
+    labelled = traced.mutate(part=part, label=shown_label(traced, settings))
     labelled = labelled.filter(labelled.label.notnull())
     found = engine.to_arrow(labelled.group_by([*KEYS, "part", "label"]).agg(count=labelled.count()))
-    columns = {
-        name: column.to_numpy(zero_copy_only=False)
-        for name, column in zip(found.column_names, found.itercolumns(), strict=True)
-    }
+    columns = {name: found[name].to_numpy(zero_copy_only=False) for name in found.column_names}
     traces = {name: columns[f"trace_{name}"] for name in TRACE}
     counts = TraceCounts(traces, columns["label"].astype(int), columns["count"])
     parts = {
@@ -119,30 +118,20 @@ def shown_label(rows: Table, settings: DisplayTimes) -> Any:
 
 def add_examination(engine: Engine, impressions: Table, model: DisplayTimeModel) -> Table:
     """The impressions with a column `examination`, ê of every result; distinct traces are predicted once."""
+    import ibis
+
     require_columns(NEEDED, impressions.columns, hint="examination is judged by them")
     rows = clean(engine, impressions.drop("examination") if "examination" in impressions.columns else impressions)
     traced = with_traces(rows)
-    predicted = engine.from_arrow(predict_traces(engine, traced, model))
-    joined = traced.left_join(predicted, [traced[key] == predicted[f"{key}_of"] for key in KEYS])
-    return observe(joined, model.settings).drop(*KEYS, *(f"{key}_of" for key in KEYS))
-
-
-def predict_traces(engine: Engine, traced: Table, model: DisplayTimeModel) -> pa.Table:
-    """ê of every distinct trace, as a table of the four and `examination`."""
     found = engine.to_arrow(traced.select(*KEYS).distinct())
     traces = {name: found[key].to_numpy(zero_copy_only=False) for name, key in zip(TRACE, KEYS, strict=True)}
-    columns = {f"{key}_of": found[key] for key in KEYS}
-    return pa.table(columns | {"examination": pa.array(model(traces))})
-
-
-def observe(rows: Table, settings: DisplayTimes) -> Table:
-    """Display times taken at their word, where they are clear and the settings say so."""
-    import ibis
-
-    if not settings.observed or "display_time" not in rows.columns:
-        return rows
-    word = shown_label(rows, settings).cast("float64")
-    return rows.mutate(examination=ibis.coalesce(word, rows.examination))
+    said = pa.table({f"{key}_of": found[key] for key in KEYS} | {"examination": pa.array(model(traces))})
+    predicted = engine.from_arrow(said)
+    joined = traced.left_join(predicted, [traced[key] == predicted[f"{key}_of"] for key in KEYS])
+    if model.settings.observed and "display_time" in joined.columns:
+        word = shown_label(joined, model.settings).cast("float64")
+        joined = joined.mutate(examination=ibis.coalesce(word, joined.examination))
+    return joined.drop(*KEYS, *(f"{key}_of" for key in KEYS))
 
 
 def examination_curves(engine: Engine, rows: Table, ranks: int = 10) -> dict[str, Any]:

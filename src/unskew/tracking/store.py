@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -103,14 +103,6 @@ class TrackingStore:
         columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks")
         return table.filter(table.hour.between(first, last)).select(*columns)
 
-    def check_kinds(self, kinds: Mapping[str, str], place: Path | str | None) -> None:
-        """Ids of a new delivery are of the types that the store has."""
-        for name, kind in self.manifest.kinds.items():
-            if kinds[name] != kind:
-                raise DataError(
-                    f"{name} is of type {kinds[name]}, and the store's is {kind}", path=place, hint="convert it"
-                )
-
     def commit(self, manifest: Manifest) -> None:
         """From now on this holds."""
         write_json(self.path / MANIFEST, manifest.model_dump(mode="json"))
@@ -144,32 +136,19 @@ def writing(path: Path) -> Iterator[TrackingStore]:
     """A store to write to, new where there is none; nobody else writes meanwhile."""
     if path.exists() and not path.is_dir():
         raise RunError(f"{path} is a file; choose another place for the store")
-    fresh = not (path / MANIFEST).is_file()
-    if fresh and path.is_dir() and {each.name for each in path.iterdir()} - {".lock", *FOLDERS, *_parts(path)}:
+    # a run that died may have left a half-written manifest
+    ours = {".lock", *FOLDERS, *(each.name for each in path.glob(f".{MANIFEST}.*"))}
+    fresh = path.is_dir() and not (path / MANIFEST).is_file()
+    if fresh and {each.name for each in path.iterdir()} - ours:
         raise RunError(f"{path} exists and is not a tracking store, so it is left alone; choose another place")
     path.mkdir(parents=True, exist_ok=True)
     lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        there = (path / MANIFEST).is_file()
-        store = open_tracking(path) if there else TrackingStore(path, Manifest())
+        store = open_tracking(path) if (path / MANIFEST).is_file() else TrackingStore(path, Manifest())
         store.tidy()
         for kind in FOLDERS:
             (path / kind).mkdir(exist_ok=True)
         yield store
     finally:
         os.close(lock)  # which gives the lock back, as a death does
-
-
-def _parts(path: Path) -> set[str]:
-    """Half-written files of a run that died."""
-    return {each.name for each in path.glob(f".{MANIFEST}.*")}
-
-
-def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Counts of an engine, where nothing is 0.
-
-    >>> numbers({"a": None, "b": 2})
-    {'a': 0, 'b': 2}
-    """
-    return {name: int(value or 0) for name, value in counts.items()}

@@ -58,46 +58,21 @@ def rank_bit(position: Any) -> Column:
     return bit.cast("int64")
 
 
-def click_mask(rows: Table) -> Any:
-    """An aggregate over the rows of a page: the bits of its clicked ranks."""
-    import ibis
-
-    return bit_or(ibis.ifelse(rows.click == 1, rank_bit(rows.position), ibis.literal(0, "int64")))
-
-
-def dwell_step(rows: Table) -> Any:
-    """The step of `dwell` of each row, int32; 0 where it is missing, negative, or nothing was clicked."""
-    import ibis
-
-    if "dwell_time" not in rows.columns:
-        return ibis.literal(0, "int32")
-    seconds = rows.dwell_time.cast("float64")
-    steps = [(seconds >= low, index) for index, low in reversed(list(enumerate(DWELLS, start=1)))]
-    known = seconds.notnull() & (rows.click == 1)
-    return ibis.ifelse(known, ibis.cases(*steps, else_=0), 0).fill_null(0).cast("int32")
-
-
-def page_traces(rows: Table) -> Table:
-    """One row per page: page_id, mask and length."""
-    return rows.group_by("page_id").agg(mask=click_mask(rows), length=page_length(rows))
-
-
-def page_length(rows: Table) -> Any:
-    """An aggregate over the rows of a page: its last rank."""
-    import ibis
-
-    return ibis.least(rows.position.max(), DEEP).cast("int32")
-
-
 def with_traces(rows: Table) -> Table:
     """The rows with their traces, as columns trace_position, trace_mask, trace_length, trace_dwell."""
     import ibis
 
-    pages = page_traces(rows).rename(trace_page="page_id", trace_mask="mask", trace_length="length")
+    clicked = ibis.ifelse(rows.click == 1, rank_bit(rows.position), ibis.literal(0, "int64"))
+    length = ibis.least(rows.position.max(), DEEP).cast("int32")
+    pages = rows.group_by(trace_page="page_id").agg(trace_mask=bit_or(clicked), trace_length=length)
     joined = rows.left_join(pages, rows.page_id == pages.trace_page).drop("trace_page")
-    return joined.mutate(
-        trace_position=ibis.least(joined.position, DEEP).cast("int32"), trace_dwell=dwell_step(joined)
-    )
+    dwell: Any = ibis.literal(0, "int32")
+    if "dwell_time" in rows.columns:
+        seconds = joined.dwell_time.cast("float64")
+        steps = [(seconds >= low, index) for index, low in reversed(list(enumerate(DWELLS, start=1)))]
+        known = seconds.notnull() & (joined.click == 1)
+        dwell = ibis.ifelse(known, ibis.cases(*steps, else_=0), 0).fill_null(0).cast("int32")
+    return joined.mutate(trace_position=ibis.least(joined.position, DEEP).cast("int32"), trace_dwell=dwell)
 
 
 def behaviour_features(traces: Mapping[str, Array], *, own_click: bool = True) -> Array:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from unskew.errors import ConfigError, LimitError, Option
+from unskew.errors import ConfigError, DataError, LimitError, Option
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
@@ -34,7 +34,7 @@ from unskew.tracking.delivery import (
 )
 from unskew.tracking.display_times import load_examination
 from unskew.tracking.log_examination import add_examination
-from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, numbers, writing
+from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, writing
 from unskew.tracking.windows import LONGEST, due, publish_window
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def track(
         judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)
-    windows = {name: _told(window.since, window.until) for name, window in store.manifest.windows.items()}
+    published = store.manifest.windows.items()
+    windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
     return {"out": str(out), **counts, "windows": windows}
 
 
@@ -97,10 +98,15 @@ def deliver(
         )
     rows = delivered_rows(engine, impressions, place)
     kinds = {name: str(rows[name].type()) for name in ("page_id", "query_id", "doc_id")}
-    store.check_kinds(kinds, place)
+    for name, kind in before.kinds.items():
+        if kinds[name] != kind:
+            what = f"{name} is of type {kinds[name]}, and the store's is {kind}"
+            raise DataError(what, path=place, hint="convert it")
     pages = engine.keep(page_table(rows))
     limit = end if end is not None else int(time.time()) // HOUR + 1
-    first, last = _hours(engine, pages, limit)
+    sound = pages.filter(*(pages[name] == 0 for name in BROKEN), pages.hour < limit)
+    ends = engine.rows(sound.agg(first=sound.hour.min(), last=sound.hour.max()))[0]
+    first, last = ends["first"], ends["last"]
     clock = max(hour for hour in (before.clock, end, None if last is None else last + 1, 0) if hour is not None)
     seen = None if first is None else store.read(engine, "pages", first - 1, int(last or 0) + 1)
     judged = engine.keep(with_reasons(pages, seen=seen, until=limit, oldest=clock - LONGEST))
@@ -110,16 +116,6 @@ def deliver(
     made = _write(engine, store, rows, fresh, counts) if counts["counted"] else None
     _commit(engine, store, kinds, clock, made, counts, refresh)
     return counts
-
-
-def _hours(engine: Engine, pages: Table, limit: int) -> tuple[int | None, int | None]:
-    """First and last hour of the pages that may count."""
-    sound = pages
-    for name in BROKEN:
-        sound = sound.filter(sound[name] == 0)
-    sound = sound.filter(sound.hour < limit)
-    ends = engine.rows(sound.agg(first=sound.hour.min(), last=sound.hour.max()))[0]
-    return ends["first"], ends["last"]
 
 
 def count_pages(engine: Engine, pages: Table, clock: int | None) -> dict[str, int]:
@@ -133,7 +129,7 @@ def count_pages(engine: Engine, pages: Table, clock: int | None) -> dict[str, in
     asked |= {name: (pages[name] * counts.cast("int64")).sum() for name in present}
     twice = counts & pages.twice
     asked |= {"rows": (pages.rows * counts.cast("int64")).sum(), "twice": twice.cast("int64").sum()}
-    return numbers(engine.rows(pages.agg(**asked))[0])
+    return {name: int(value or 0) for name, value in engine.rows(pages.agg(**asked))[0].items()}
 
 
 def refuse_broken(counts: dict[str, int], most: float, place: Path | str | None) -> None:
@@ -151,18 +147,13 @@ def refuse_broken(counts: dict[str, int], most: float, place: Path | str | None)
 def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, counts: dict[str, int]) -> Delivery:
     """Write what the pages add to the store, in folders that nobody knows of yet."""
     name = f"{store.manifest.number + 1:06d}"
-    once = counted_rows(rows, pages, any_twice=counts["twice"] > 0)
-    sums = hourly_sums(once)
-    engine.write_parquet(_by_day(sums), store.folder("partials", name), by="day")
-    engine.write_parquet(
-        _by_day(pages.select("hour", "page_id", ranks="bits")), store.folder("pages", name), by="day"
-    )
+    sums = hourly_sums(counted_rows(rows, pages, any_twice=counts["twice"] > 0))
+    ledger = pages.select("hour", "page_id", ranks="bits")
+    for kind, table in (("partials", sums), ("pages", ledger)):
+        by_day = table.mutate(day=(table.hour / DAY).floor().cast("int64"))
+        engine.write_parquet(by_day, store.folder(kind, name), by="day")
     days = sorted(int(each.name[4:]) for each in store.folder("pages", name).glob("day=*"))
     return Delivery(name=name, days=tuple(days), pages=counts["counted"])
-
-
-def _by_day(table: Table) -> Table:
-    return table.mutate(day=(table.hour / DAY).floor().cast("int64"))
 
 
 def _commit(
@@ -212,7 +203,3 @@ def hour_of(moment: str) -> int:
 
 def _clock(hour: int) -> str:
     return datetime.fromtimestamp(hour * HOUR, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _told(since: int, until: int) -> str:
-    return f"{_clock(since)} to {_clock(until)}"

@@ -28,13 +28,10 @@ from unskew.types import Array
 _SMALL = 1e-9
 FINE = 1000
 """Steps of relevance that EM tells apart, in judging a store."""
+ROUNDS = 200
+"""Steps of EM, and of alternating least squares."""
 LEAST = 0.02
 """Slope of a rank, relative to the steepest, below which random slots are too few to tell it from 0."""
-
-
-def rank_sums(tallies: Tallies, values: Array, ranks: int) -> Array:
-    """Values of rows, added up by rank, [K]; ranks beyond the last count as the last."""
-    return np.bincount(np.minimum(tallies.position, ranks) - 1, values, minlength=ranks)
 
 
 class RankSums:
@@ -44,11 +41,12 @@ class RankSums:
         self.known, self.e, self.ee = np.zeros((3, ranks))
 
     def add(self, tallies: Tallies) -> None:
-        """Count some more."""
+        """Count some more; ranks beyond the last count as the last."""
         ranks = len(self.known)
-        self.known += rank_sums(tallies, tallies.estimated, ranks)
-        self.e += rank_sums(tallies, tallies.e, ranks)
-        self.ee += rank_sums(tallies, tallies.ee, ranks)
+        rank = np.minimum(tallies.position, ranks) - 1
+        pairs = ((self.known, tallies.estimated), (self.e, tallies.e), (self.ee, tallies.ee))
+        for sums, values in pairs:
+            sums += np.bincount(rank, values, minlength=ranks)
 
     def theta(self) -> Array | None:
         """Mean ê of every rank, [K]; None where a rank has none."""
@@ -117,12 +115,17 @@ class ClicksByRelevance:
             sums += np.bincount(grade * sums.shape[1] + rank, values, minlength=sums.size).reshape(sums.shape)
 
     def curves(self, theta: Array | None = None) -> TrustCurves:
-        """Curves by EM."""
-        grades, ranks = self.n.shape
-        none = np.zeros(self.n.size)
-        pair, position = np.repeat(np.arange(grades), ranks), np.tile(np.arange(1, ranks + 1), grades)
-        each = Tallies(pair, position, self.n.ravel(), self.c.ravel(), none, none, none, none, pairs=grades)
-        return em_curves(each, ranks, np.arange(grades) / FINE, theta=theta)
+        """Curves by EM over all displays, given the relevance that a model states."""
+        n, c, r = self.n, self.c, np.arange(FINE + 1)[:, None] / FINE
+        plus, minus = np.full(n.shape[1], 0.999), np.full(n.shape[1], 0.001)
+        for _ in range(ROUNDS):
+            click = np.clip(plus * r + minus * (1 - r), _SMALL, 1 - _SMALL)
+            hit, miss = c * r * plus / click, (n - c) * r * (1 - plus) / (1 - click)
+            sums = [values.sum(axis=0) for values in (hit, miss, c - hit, n - c - miss)]
+            plus = np.clip(sums[0] / np.maximum(sums[0] + sums[1], _SMALL), 1e-3, 0.999)
+            minus = np.clip(sums[2] / np.maximum(sums[2] + sums[3], _SMALL), 1e-3, 0.999)
+        alpha = np.maximum(plus - minus, 1e-3)
+        return TrustCurves(alpha if theta is None else theta, alpha, minus)
 
 
 def _by_rank(tallies: Tallies, values: Array, ranks: int) -> Array:
@@ -141,30 +144,13 @@ def _products(left: Array, right: Array) -> Array:
     return made
 
 
-def _rank_one(matrix: Array, weight: Array, rounds: int = 200) -> Array:
+def _rank_one(matrix: Array, weight: Array) -> Array:
     """a such that a_k a_j is nearest to the matrix, by weighted alternating least squares, [K]."""
     a = np.sqrt(np.maximum(np.diag(matrix), matrix.max() * 1e-3).clip(min=_SMALL))
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         new = (weight * matrix) @ a / np.maximum(weight @ (a**2), _SMALL)
         a = 0.5 * a + 0.5 * np.maximum(new, _SMALL)
     return np.asarray(a)
-
-
-def em_curves(
-    tallies: Tallies, ranks: int, relevance: Array, *, rounds: int = 200, theta: Array | None = None
-) -> TrustCurves:
-    """Curves by EM over all displays, given the relevance of every pair by a model, [P]."""
-    n, c, r = tallies.n, tallies.c, np.clip(relevance, 0.0, 1.0)[tallies.pair]
-    at = np.minimum(tallies.position, ranks) - 1
-    plus, minus = np.full(ranks, 0.999), np.full(ranks, 0.001)
-    for _ in range(rounds):
-        click = np.clip(plus[at] * r + minus[at] * (1 - r), _SMALL, 1 - _SMALL)
-        hit, miss = c * r * plus[at] / click, (n - c) * r * (1 - plus[at]) / (1 - click)
-        sums = [np.bincount(at, values, minlength=ranks) for values in (hit, miss, c - hit, n - c - miss)]
-        plus = np.clip(sums[0] / np.maximum(sums[0] + sums[1], _SMALL), 1e-3, 0.999)
-        minus = np.clip(sums[2] / np.maximum(sums[2] + sums[3], _SMALL), 1e-3, 0.999)
-    alpha = np.maximum(plus - minus, 1e-3)
-    return TrustCurves(alpha if theta is None else theta, alpha, minus)
 
 
 def read_curves(path: Path, theta: Array | None = None) -> TrustCurves:

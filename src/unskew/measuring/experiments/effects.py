@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, inf, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 from scipy.stats import chisquare
 
 from unskew.measuring.experiments import sequential as seq
+from unskew.measuring.experiments.interleaving import SignTest
+from unskew.results import Result
 from unskew.types import Array
 
 MISMATCH = 0.001
@@ -51,11 +53,20 @@ class Sums:
         return float(self.y.sum() / self.n.sum())
 
     @property
+    def clusters(self) -> int:
+        """How many clusters it was shown to."""
+        return int(self.seen.sum())
+
+    @property
     def influence(self) -> Array:
         """What each cluster adds to the error of the mean, [C]; scaled so that squares add up to the variance."""
-        clusters = int(self.seen.sum())
         psi = (self.y - self.mean * self.n) / self.n.sum()
-        return np.asarray(psi * sqrt(clusters / max(clusters - 1, 1)))
+        return np.asarray(psi * sqrt(self.clusters / max(self.clusters - 1, 1)))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return sqrt(float((self.influence**2).sum()))
 
 
 @dataclass(frozen=True)
@@ -106,33 +117,71 @@ class Ways:
     """Relative difference that sample sizes are told for."""
 
 
+@dataclass(frozen=True)
+class Experiment(Result):
+    """What an experiment found, as a whole."""
+
+    kind: str
+    """A/B or interleaving."""
+    metric: str
+    cluster: str
+    """The column whose values count once."""
+    level: float
+    detect: float
+    """The relative difference that sample sizes are told for."""
+    arms: tuple[ShownPolicy, ...]
+    effects: tuple[Effect, ...]
+    shares_p: float | None
+    """Of the test that policies were shown as often as they should be; for interleaving, picked first as often."""
+    sign: SignTest | None
+    """Interleaving: who preferred which."""
+    verdict: str
+    """better, worse, cannot tell; of the only policy beside the control, or of the best of several."""
+    sentence: str
+    notes: tuple[str, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether policies were shown as often as they should be."""
+        return self.shares_p is None or self.shares_p >= MISMATCH
+
+
 def shown_policy(name: str, sums: Sums, ways: Ways) -> ShownPolicy:
     """One policy in numbers."""
-    clusters = int(sums.seen.sum())
-    error = sqrt(float((sums.influence**2).sum()))
-    half = _quantile(clusters - 1, ways.level) * error if clusters > 1 else inf
-    interval = (sums.mean - half, sums.mean + half) if clusters > 1 else None
-    return ShownPolicy(name, clusters, int(sums.pages.sum()), sums.mean, interval)
+    interval = None
+    if sums.clusters > 1:
+        half = _quantile(sums.clusters - 1, ways.level) * sums.error
+        interval = (sums.mean - half, sums.mean + half)
+    return ShownPolicy(name, sums.clusters, int(sums.pages.sum()), sums.mean, interval)
 
 
 def effect(names: tuple[str, str], new: Sums, control: Sums, ways: Ways, *, several: int = 1) -> Effect:
     """A policy against the control, `names` of both; `several` comparisons share the level (Bonferroni)."""
     level = 1 - (1 - ways.level) / several
-    a, b = new.influence, control.influence
-    var_new, var_base, cov = float((a**2).sum()), float((b**2).sum()), float((a * b).sum())
-    found = _Difference(
-        new.mean - control.mean,
-        sqrt(max(var_new + var_base - 2 * cov, 0.0)),
-        int((new.seen | control.seen).sum()),
-        _welch(a, b, new, control),
-        float((new.pages + control.pages).sum()),
+    var_new, var_base = new.error**2, control.error**2
+    cov = float((new.influence * control.influence).sum())
+    freedom = 0.0  # of Welch and Satterthwaite; none where a policy has a single cluster
+    if min(new.clusters, control.clusters) > 1 and var_new + var_base > 0:
+        parts = var_new**2 / (new.clusters - 1) + var_base**2 / (control.clusters - 1)
+        freedom = (var_new + var_base) ** 2 / parts
+    told = _judged(
+        names,
+        (new.mean - control.mean, sqrt(max(var_new + var_base - 2 * cov, 0.0)), freedom),
+        units=int((new.seen | control.seen).sum()),
+        pages=float((new.pages + control.pages).sum()),
+        wanted=ways.detect * control.mean,
+        ways=replace(ways, level=level),
+        several=several,
     )
-    told = found.judged(names, ways.detect * control.mean, level, ways.planned, several)
-    lift, around = _lift(new.mean, control.mean, var_new, var_base, cov)
-    if lift is None or told.interval is None:
-        return replace(told, lift=lift)
-    half = _quantile(found.freedom, level) * around
-    return replace(told, lift=lift, lift_interval=(lift - half, lift + half))
+    if not control.mean > 0:
+        return told
+    # the relative difference, with its standard error by the delta method
+    ratio = new.mean / control.mean
+    around = sqrt(max(var_new + ratio**2 * var_base - 2 * ratio * cov, 0.0)) / control.mean
+    if told.interval is None:
+        return replace(told, lift=ratio - 1)
+    half = _quantile(freedom, level) * around
+    return replace(told, lift=ratio - 1, lift_interval=(ratio - 1 - half, ratio - 1 + half))
 
 
 def preference(names: tuple[str, str], wins: Sums, ways: Ways) -> Effect:
@@ -140,9 +189,8 @@ def preference(names: tuple[str, str], wins: Sums, ways: Ways) -> Effect:
 
     `difference` is that share less 0.5; the sample sizes are for a share that is `detect` away from it.
     """
-    units, error = int(wins.seen.sum()), sqrt(float((wins.influence**2).sum()))
-    found = _Difference(wins.mean - 0.5, error, units, units - 1, float(wins.pages.sum()))
-    return found.judged(names, ways.detect, ways.level, ways.planned, 1)
+    found, pages = (wins.mean - 0.5, wins.error, wins.clusters - 1), float(wins.pages.sum())
+    return _judged(names, found, units=wins.clusters, pages=pages, wanted=ways.detect, ways=ways)
 
 
 def share_mismatch(counts: Mapping[str, int], shares: Mapping[str, float]) -> float:
@@ -163,68 +211,52 @@ def page_share_mismatch(pages: Mapping[str, Array], shares: Mapping[str, float])
     for name, own in pages.items():
         sums = Sums(own, total, total)
         off = sums.mean - shares[name] / sum(shares.values())
-        error = sqrt(float((sums.influence**2).sum()))
-        found.append(_two_sided(off, error, len(total) - 1))
+        found.append(_two_sided(off, sums.error, len(total) - 1))
     return min(1.0, min(found) * len(found))
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A difference with its standard error, over so many clusters and their pages."""
+def _judged(
+    names: tuple[str, str],
+    found: tuple[float, float, float],
+    *,
+    units: int,
+    pages: float,
+    wanted: float,
+    ways: Ways,
+    several: int = 1,
+) -> Effect:
+    """Intervals, p-values, the verdict, what could have been found, and what finds a difference `wanted`.
 
-    value: float
-    error: float
-    units: int
-    freedom: float
-    pages: float
-
-    def judged(self, names: tuple[str, str], wanted: float, level: float, planned: int, several: int) -> Effect:
-        """Intervals, p-values, the verdict, what could have been found, and what finds a difference `wanted`."""
-        value, error, units = self.value, self.error, self.units
-        half = _quantile(self.freedom, level) * error if self.freedom > 0 and error > 0 else None
-        radius = seq.sequence_radius(max(units, 1), planned=planned, level=level) * error * sqrt(units)
-        safe = units >= seq.FEWEST and half is not None
-        always = (value - radius, value + radius) if safe else None
-        verdict = "cannot tell"
-        if always is not None and (always[0] > 0 or always[1] < 0):
-            verdict = "better" if always[0] > 0 else "worse"
-        running = seq.always_valid_p(value, error, units, planned=planned) if safe else None
-        deviation = error * sqrt(units)
-        findable = deviation > 0 and wanted > 0
-        once = seq.units_needed(deviation, wanted, level=level) if findable else None
-        ever = seq.sequential_units_needed(deviation, wanted, planned=planned, level=level) if findable else None
-        return Effect(
-            *names,
-            value,
-            interval=None if half is None else (value - half, value + half),
-            always=always,
-            p=None if half is None else min(1.0, _two_sided(value, error, self.freedom) * several),
-            always_p=None if running is None else min(1.0, running * several),
-            lift=None,
-            lift_interval=None,
-            smallest=None if half is None else seq.reach(level) * error,
-            clusters_needed=once,
-            clusters_needed_always=ever,
-            pages_needed=None if once is None else ceil(once * (self.pages / max(units, 1))),
-            verdict=verdict,
-        )
-
-
-def _lift(new: float, base: float, var_new: float, var_base: float, cov: float) -> tuple[float | None, float]:
-    """Relative difference, and its standard error by the delta method; none where the control has nothing."""
-    if not base > 0:
-        return None, inf
-    ratio = new / base
-    return ratio - 1, sqrt(max(var_new + ratio**2 * var_base - 2 * ratio * cov, 0.0)) / base
-
-
-def _welch(a: Array, b: Array, new: Sums, control: Sums) -> float:
-    """Degrees of freedom by Welch and Satterthwaite; 0 where a policy has a single cluster."""
-    sizes = int(new.seen.sum()) - 1, int(control.seen.sum()) - 1
-    variances = float((a**2).sum()), float((b**2).sum())
-    if min(sizes) < 1 or not sum(variances) > 0:
-        return 0.0
-    return sum(variances) ** 2 / sum(v**2 / size for v, size in zip(variances, sizes, strict=True))
+    `found` is a difference, its standard error and their degrees of freedom, over so many clusters and pages.
+    """
+    (value, error, freedom), level, planned = found, ways.level, ways.planned
+    half = _quantile(freedom, level) * error if freedom > 0 and error > 0 else None
+    deviation = error * sqrt(units)
+    radius = seq.sequence_radius(max(units, 1), planned=planned, level=level) * deviation
+    safe = units >= seq.FEWEST and half is not None
+    always = (value - radius, value + radius) if safe else None
+    verdict = "cannot tell"
+    if always is not None and (always[0] > 0 or always[1] < 0):
+        verdict = "better" if always[0] > 0 else "worse"
+    running = seq.always_valid_p(value, error, units, planned=planned) if safe else None
+    findable = deviation > 0 and wanted > 0
+    once = seq.units_needed(deviation, wanted, level=level) if findable else None
+    ever = seq.sequential_units_needed(deviation, wanted, planned=planned, level=level) if findable else None
+    return Effect(
+        *names,
+        value,
+        interval=None if half is None else (value - half, value + half),
+        always=always,
+        p=None if half is None else min(1.0, _two_sided(value, error, freedom) * several),
+        always_p=None if running is None else min(1.0, running * several),
+        lift=None,
+        lift_interval=None,
+        smallest=None if half is None else seq.reach(level) * error,
+        clusters_needed=once,
+        clusters_needed_always=ever,
+        pages_needed=None if once is None else ceil(once * (pages / max(units, 1))),
+        verdict=verdict,
+    )
 
 
 def _quantile(freedom: float, level: float) -> float:

@@ -54,7 +54,7 @@ def team_draft(
     Interleaved(items=('b', 'a', 'd', 'c'), teams=(1, 0, 1, 0))
     """
     rng = np.random.default_rng(seed)
-    rankings, at = (first, second), [0, 0]
+    waiting = (iter(first), iter(second))
     items: list[Item] = []
     teams: list[int] = []
     taken: set[Item] = set()
@@ -62,21 +62,15 @@ def team_draft(
         order = (0, 1) if rng.random() < 0.5 else (1, 0)
         before = len(items)
         for team in order:
-            picked = _next(rankings[team], at, team, taken)
-            if picked is not None and (length is None or len(items) < length):
-                items.append(picked[0])
-                teams.append(team)
-                taken.add(picked[0])
+            for item in waiting[team] if len(items) != length else ():
+                if item not in taken:
+                    items.append(item)
+                    teams.append(team)
+                    taken.add(item)
+                    break
         if len(items) == before:
             break
     return Interleaved(tuple(items), tuple(teams))
-
-
-def _next(ranking: Sequence[Item], at: list[int], team: int, taken: set[Item]) -> tuple[Item] | None:
-    """The best result of a ranking that nobody has taken; its place is kept in `at`."""
-    while at[team] < len(ranking) and ranking[at[team]] in taken:
-        at[team] += 1
-    return (ranking[at[team]],) if at[team] < len(ranking) else None
 
 
 def page_wins(team: Array, click: Array, page: Array, *, pages: int | None = None) -> Array:

@@ -91,7 +91,11 @@ def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     >>> print(crossed_t_test([[0.5, 0.7, 0.9], [0.6, 0.8, 0.8]], [[0.4, 0.5, 0.6], [0.4, 0.5, 0.6]]))
     +0.2167 (t = 6.50, p = 0.0489, 3 queries)
     """
-    d, dropped = _crossed(first, second)
+    a, b = np.atleast_2d(np.asarray(first, np.float64)), np.atleast_2d(np.asarray(second, np.float64))
+    if a.shape != b.shape or a.ndim != 2:
+        raise DataError(f"the runs have values of shape {a.shape} and {b.shape}, not one of seeds by queries")
+    kept = ~np.isnan(a - b).any(0)
+    d, dropped = (a - b)[:, kept], int((~kept).sum())
     seeds, queries = d.shape
     if seeds < 2 or queries < 2:
         return replace(paired_t_test(d.mean(0), np.zeros(queries)), dropped=dropped)
@@ -107,15 +111,6 @@ def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     test = _two_sided(mean, sqrt(variance), df, queries, dropped)
     alone = (_two_sided(mean, sqrt(squares[i] / d.size), freedom[i], queries, dropped).p for i in (0, 1))
     return replace(test, p=max(test.p, *alone))
-
-
-def _crossed(first: ArrayLike, second: ArrayLike) -> tuple[Array, int]:
-    """Differences of the queries that have all of them, [S, Q], and how many queries have not."""
-    a, b = np.atleast_2d(np.asarray(first, np.float64)), np.atleast_2d(np.asarray(second, np.float64))
-    if a.shape != b.shape or a.ndim != 2:
-        raise DataError(f"the runs have values of shape {a.shape} and {b.shape}, not one of seeds by queries")
-    kept = ~np.isnan(a - b).any(0)
-    return (a - b)[:, kept], int((~kept).sum())
 
 
 def paired_bootstrap(
@@ -197,19 +192,12 @@ def _interval(values: Array, dropped: int, *, resamples: int, level: float, seed
     n = len(values)
     if n < 2:
         return Interval(_mean(values), nan, nan, level, n, dropped)
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(_resampled_means(values, resamples, np.random.default_rng(seed)), tails)
-    return Interval(_mean(values), float(low), float(high), level, n, dropped)
-
-
-def _resampled_means(values: Array, resamples: int, rng: np.random.Generator) -> Array:
-    """Means of `resamples` draws of len(values) values with replacement, a bounded block at a time."""
-    n, means = len(values), np.empty(resamples)
-    rows = max(1, _BLOCK // n)
+    rng, means, rows = np.random.default_rng(seed), np.empty(resamples), max(1, _BLOCK // n)
     for start in range(0, resamples, rows):
         block = means[start : start + rows]
         block[:] = values[rng.integers(0, n, size=(len(block), n))].mean(axis=1)
-    return means
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(_mean(values), float(low), float(high), level, n, dropped)
 
 
 def _differences(first: ArrayLike, second: ArrayLike) -> tuple[Array, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew.measuring.experiments.experiment import Experiment
+from unskew.measuring.experiments.effects import Experiment
 from unskew.pages.figures import gains_figure
 from unskew.pages.numbers import number, span
 from unskew.pages.page import Figure, Page, Section, Table
