@@ -16,7 +16,6 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring import ClickEvidence, LoggedPages
-from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.judge import some_queries
 from unskew.pages.web import html
 from unskew.tables.engine.engine import connect
@@ -158,7 +157,7 @@ def test_costly_estimates_look_at_some_whole_queries(world: World, monkeypatch: 
     assert set(np.unique(sizes / np.bincount(world.log.query))) == {0, 1}
     assert 500 <= chosen.sum() < 500 + np.bincount(world.log.query).max()
     whole = prove(world.path("scores.parquet"), log=world.log)
-    monkeypatch.setattr(ByDisplay, "most", 500)
+    monkeypatch.setattr("unskew.measuring.counterfactual.judge.MOST_PAGES", 500)
     some = prove(world.path("scores.parquet"), log=world.log)
     assert some["direct"].difference == whole["direct"].difference
     assert some["item-position"].pages == chosen.sum() < whole["item-position"].pages

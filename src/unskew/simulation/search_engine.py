@@ -99,14 +99,8 @@ class Traffic(Config):
 
         `true_examined` is what happened on the page, `true_examination` is θ, `true_relevance` g.
         """
-        chunks = list(_Pages(self, lists).chunks())
-        log = assemble(lists, [flat(chunk, True) for chunk, _ in chunks], with_randomized=False)
-        columns = dict(log.columns)
-        for name in chunks[0][1]:
-            parts = [extra[name][chunk.shown.where] for chunk, extra in chunks]
-            columns[name] = np.concatenate(parts)
-        randomized = columns.pop("randomized")
-        return Log(lists, log.query, log.offsets, log.row, log.position, log.click, randomized, columns)
+        parts = [flat(chunk, True) for chunk in _Pages(self, lists).chunks()]
+        return assemble(lists, parts, with_randomized=True)
 
 
 class _Pages:
@@ -132,13 +126,13 @@ class _Pages:
         self.ranks = min(traffic.cutoff, self.table.shape[1])
         self.times = timestamps(traffic, self.time)
 
-    def chunks(self) -> Iterator[tuple[Chunk, dict[str, Array]]]:
-        """Pages with their clicks and the further columns [S, K]; one empty chunk where no page is asked for."""
+    def chunks(self) -> Iterator[Chunk]:
+        """Pages with their clicks and further columns; one empty chunk where no page is asked for."""
         step = max(1, DRAWN_CELLS // self.table.shape[1])
         for start in range(0, max(self.traffic.pages, 1), step):
             yield self._chunk(self.times[start : start + step])
 
-    def _chunk(self, times: Array) -> tuple[Chunk, dict[str, Array]]:
+    def _chunk(self, times: Array) -> Chunk:
         pages = len(times)
         query = self.filled[np.searchsorted(np.cumsum(self.shares)[:-1], self.query.random(pages), side="right")]
         shown, randomized = self._shown(query)
@@ -146,15 +140,15 @@ class _Pages:
         # seconds on the document after a click: a minute where it is relevant, else some seconds
         dwelt = np.where(found, 60.0, 8.0) * np.exp(0.8 * self.dwell.standard_normal(clicks.shape))
         theta = np.broadcast_to(self.traffic.trust.examination(self.ranks), clicks.shape)
-        outcome = Outcome(clicks, theta, self.traffic.trust.relevance(shown))
-        extra = {
+        looks = {
             "randomized": randomized,
             "timestamp": np.broadcast_to(times[:, None], clicks.shape),
             "display_time": self._displayed(examined),
             "dwell_time": np.where(clicks, dwelt, np.nan),
             "true_examined": examined,
         }
-        return Chunk(query, np.zeros(pages, bool), shown, outcome), extra
+        outcome = Outcome(clicks, theta, self.traffic.trust.relevance(shown), looks)
+        return Chunk(query, np.zeros(pages, bool), shown, outcome)
 
     def _shown(self, query: Array) -> tuple[Shown, Array]:
         """What the pages show, and which slots were filled at random [S, K]."""

@@ -188,7 +188,10 @@ def collect(source: PageStream, asked: Simulation) -> Iterator[Chunk]:
 
 
 def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
-    """Pages without padding: [S] and [N] arrays of a log, and the truth where somebody asked for it."""
+    """Pages without padding: [S] and [N] arrays of a log, and the truth where somebody asked for it.
+
+    Where looks say of each slot whether it is `randomized`, that holds, and not what is said of the page.
+    """
     where = chunk.shown.where
     full = bool(where.all())
     tables: dict[str, tuple[Array, Any]] = {
@@ -211,6 +214,7 @@ def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
 def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bool) -> Log:
     """One log of all parts."""
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    randomized = joined.pop("randomized")
     return Log(
         lists=lists,
         offsets=np.concatenate([[0], np.cumsum(joined.pop("sizes"))]).astype(np.int64),
@@ -218,6 +222,6 @@ def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bo
         row=joined.pop("row"),
         position=joined.pop("position"),
         click=joined.pop("click"),
-        randomized=joined.pop("randomized") if with_randomized else None,
-        columns={name: column for name, column in joined.items() if name.startswith(("serp_", "true_"))},
+        randomized=randomized if with_randomized else None,
+        columns=joined,
     )

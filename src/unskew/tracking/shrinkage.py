@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unskew.tracking.estimators import Estimate, Tallies, TrustCurves, terms
+from unskew.tracking.estimators import Estimate, Tallies, Terms, TrustCurves, terms
 from unskew.types import Array
 
 STEP = 0.02
@@ -128,8 +128,7 @@ def learn_pull(
         bias = by_chance.excess()
     spread, seen, expected = Spread(), 0.0, 0.0
     for tallies, imputation in parts():
-        share = chance_share(tallies, noise, bias)
-        found = terms(tallies, curves, estimator, _guess(estimator, imputation, share))
+        found = _terms(tallies, curves, noise, imputation, bias, estimator)
         shown = tallies.displays > 0
         v, d = imputed_variance(tallies, curves, imputation)[shown], tallies.displays[shown]
         spread.add((found.mean - imputation)[shown] ** 2, v)
@@ -139,8 +138,13 @@ def learn_pull(
     return Pull(bias, scale, spread.excess(scale))
 
 
-def _guess(estimator: str, imputation: Array, share: Array) -> Array | None:
-    return share * imputation if estimator == "doubly_robust" else None
+def _terms(
+    tallies: Tallies, curves: TrustCurves, noise: Array, imputation: Array, bias: float, estimator: str
+) -> Terms:
+    """What the estimate before shrinking is the mean of; a doubly robust one has λ Ŷ for Ŷ."""
+    robust = estimator == "doubly_robust"
+    guess = chance_share(tallies, noise, bias) * imputation if robust else None
+    return terms(tallies, curves, estimator, guess)
 
 
 def shrunken(
@@ -152,8 +156,7 @@ def shrunken(
     estimator: str = "doubly_robust",
 ) -> Estimate:
     """Y* of every pair, and the square root of what is left of its variance, w v; Ŷ and τ without displays."""
-    share = chance_share(tallies, noise, pull.bias)
-    y = terms(tallies, curves, estimator, _guess(estimator, imputation, share)).mean
+    y = _terms(tallies, curves, noise, imputation, pull.bias, estimator).mean
     shown = tallies.displays > 0
     v = np.where(shown, pull.scale * imputed_variance(tallies, curves, imputation), 1.0)
     weight = np.where(shown, pull.off / np.maximum(pull.off + v, 1e-300), 0.0)

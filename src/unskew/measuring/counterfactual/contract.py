@@ -111,8 +111,8 @@ class Reading:
 class Estimator(ABC):
     """Sums of pages by cluster, and one or several estimates read from them."""
 
-    most: ClassVar[int | None] = None
-    """Pages of a log that it looks at, where it takes long: whole queries, drawn at random; None for all."""
+    costly: ClassVar[bool] = False
+    """Whether it takes long, and looks at some pages of a large log only."""
 
     def __init__(self, asked: Question) -> None:
         self.asked = asked

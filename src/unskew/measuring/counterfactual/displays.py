@@ -111,7 +111,7 @@ class Displays:
 class ByDisplay(Estimator):
     """Click rates of documents at ranks."""
 
-    most = 100_000
+    costly = True
 
     def add(self, part: PlacedPages) -> Array:
         """Values, pages, weights, what is covered, and the doubly robust values."""

@@ -28,6 +28,8 @@ from unskew.types import Array
 
 ESTIMATORS: tuple[type[Estimator], ...] = (Direct, Slates, RawClicks, Weighted, ByDisplay, Swapped)
 """All of them, in the order in which they are told."""
+MOST_PAGES = 100_000
+"""Pages of a log that costly estimators look at: whole queries, drawn at random."""
 
 
 class Judge:
@@ -51,7 +53,7 @@ class Judge:
         self.sums = ClusterSums()
         self.ends: Array = np.zeros(1, int)
         self.outlook = np.zeros(2)  # sums over pages: variance of the difference, value of the other ranking
-        self.looked_at = [0] * len(self.estimators)
+        self.looked_at = 0  # pages of costly estimators
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
         """Places [N] of the ranking, and of what it is held against: `shown_places`, or those of another."""
@@ -61,7 +63,14 @@ class Judge:
             return
         pages = replace(pages, cluster=self.sums.number(pages.cluster))
         part = PlacedPages(pages, np.asarray(new), np.asarray(other), self.asked)
-        found = [self._sums(number, part) for number in range(len(self.estimators))]
+        chosen = some_queries(pages, MOST_PAGES - self.looked_at)
+        self.looked_at += int(chosen.sum())
+        some, found = part if chosen.all() else part.take(chosen), []
+        for one in self.estimators:
+            looked = some if one.costly else part
+            sums = one.add(looked)
+            found.append(np.zeros((len(part.clusters[0]), sums.shape[1])))
+            found[-1][np.searchsorted(part.clusters[0], looked.clusters[0])] = sums
         self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])
         self.sums.add(part.clusters[0], np.concatenate(found, axis=1))
         self.pages += len(pages)
@@ -69,23 +78,6 @@ class Judge:
         rate, (new_gain, old_gain) = pages.per_page(pages.click) / np.maximum(pages.sizes, 1), part.discounts
         self.outlook += [(rate * pages.per_page(each)).sum() for each in ((new_gain - old_gain) ** 2, old_gain)]
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
-
-    def _sums(self, number: int, part: PlacedPages) -> Array:
-        """Sums of one estimator by the clusters of a part, [c, F]; 0 for pages that it does not look at."""
-        one = self.estimators[number]
-        if one.most is None:
-            return one.add(part)
-        chosen = some_queries(part.pages, one.most - self.looked_at[number])
-        self.looked_at[number] += int(chosen.sum())
-        if chosen.all():
-            return one.add(part)
-        if not chosen.any():
-            return np.zeros((len(part.clusters[0]), self.ends[number + 1] - self.ends[number]))
-        looked = part.take(chosen)
-        sums = one.add(looked)
-        found = np.zeros((len(part.clusters[0]), sums.shape[1]))
-        found[np.searchsorted(part.clusters[0], looked.clusters[0])] = sums
-        return found
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
         """What the pages say; intervals at this level."""

@@ -41,7 +41,7 @@ _MIX = tuple(
 class Swapped(Estimator):
     """Clicks on pairs that the log shows in both orders."""
 
-    most = 100_000
+    costly = True
 
     def add(self, part: PlacedPages) -> Array:
         """Clicks on preferred results of both, what is covered, clicks and weights."""

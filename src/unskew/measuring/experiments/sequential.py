@@ -17,6 +17,7 @@ Differences from the paper: sigma comes from a standard error over clusters, so 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import ceil, exp, inf, log, sqrt
 
 from scipy.special import ndtri
@@ -87,14 +88,7 @@ def sequential_units_needed(
     def found(units: int) -> bool:
         return sequence_radius(units, planned=planned, level=level) + z / sqrt(units) <= effect
 
-    high = FEWEST
-    while not found(high) and high < 2**52:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return max(high, FEWEST)
+    return FEWEST + bisect_left(range(FEWEST, 2**52), True, key=found)
 
 
 def _spread(planned: int, level: float) -> float:

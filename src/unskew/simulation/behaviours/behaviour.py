@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     relevance: Array
     """[S, K] float32, probability γ that an examined result is found relevant."""
     looks: Mapping[str, Array] = {}
-    """[S, K] each: what the page says of each result, columns `serp_*` of the log."""
+    """[S, K] each: what else the page says of each result, columns of the log such as `serp_*`."""
 
     def take(self, pages: Array) -> Outcome:
         """Some of the pages."""
@@ -113,21 +113,24 @@ class RankCurve(Graded):
         return (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
 
 
-class Examined(Graded):
-    """A user who clicks what is examined and found relevant, each result by itself: P(c_k) = θ_k γ_y."""
+class Independent(Behaviour):
+    """A user who clicks each result by itself, whatever else is clicked."""
 
     @abstractmethod
-    def theta(self, shown: Shown) -> Array:
-        """Probability of examination, [K] or [S, K] float32."""
+    def causes(self, shown: Shown) -> tuple[Array, Array, Array]:
+        """Probability of a click, of examination, and of relevance, [K] or [S, K] each."""
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
         """Draw one page for each page."""
-        theta, gamma = self.theta(shown), self.relevance(shown)
-        return draw_independent(shown, rng, theta * gamma, theta, gamma)
+        probability, examination, relevance = self.causes(shown)
+        clicks = rng.random(shown.where.shape, dtype=np.float32) < probability.astype(np.float32, copy=False)
+        clicks &= shown.where
+        shape = clicks.shape
+        return Outcome(clicks, np.broadcast_to(examination, shape), np.broadcast_to(relevance, shape))
 
     def click_probability(self, shown: Shown) -> Array:
-        """θ_k γ_y."""
-        return masked(shown, self.theta(shown) * self.relevance(shown))
+        """As the causes say."""
+        return masked(shown, self.causes(shown)[0])
 
 
 class Sequential(Graded):
@@ -182,15 +185,16 @@ def at_ranks(curve: tuple[float, ...], ranks: int) -> Array:
     return np.asarray(curve)[np.minimum(np.arange(ranks), len(curve) - 1)]
 
 
-def draw_independent(
-    shown: Shown, rng: np.random.Generator, probability: Array, examination: Array, relevance: Array
-) -> Outcome:
-    """Clicks that do not depend on each other, with the given probability [S, K]."""
-    clicks = rng.random(shown.where.shape, dtype=np.float32) < probability
-    clicks &= shown.where
-    return Outcome(clicks, np.broadcast_to(examination, clicks.shape), np.broadcast_to(relevance, clicks.shape))
-
-
 def masked(shown: Shown, probability: Array) -> Array:
     """The probability as float64, 0 where padded."""
     return np.where(shown.where, probability, 0.0)
+
+
+def reached(goes_on: Array) -> Array:
+    """Probability to come to each rank [S, K], given that to go on from each.
+
+    >>> reached(np.array([[0.5, 0.5, 0.5]])).tolist()
+    [[1.0, 0.5, 0.25]]
+    """
+    before = np.cumprod(goes_on, axis=1)[:, :-1]
+    return np.concatenate([np.ones((len(goes_on), 1)), before], axis=1)

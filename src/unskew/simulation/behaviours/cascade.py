@@ -7,9 +7,7 @@ N. Craswell et al., "An experimental comparison of click position-bias models", 
 
 from __future__ import annotations
 
-import numpy as np
-
-from unskew.simulation.behaviours.behaviour import Sequential, Shown, masked
+from unskew.simulation.behaviours.behaviour import Sequential, Shown, masked, reached
 from unskew.types import Array
 
 
@@ -23,5 +21,4 @@ class Cascade(Sequential):
     def click_probability(self, shown: Shown) -> Array:
         """γ_k ∏_{j<k} (1 - γ_j)."""
         gamma = masked(shown, self.relevance(shown))
-        before = np.cumprod(1 - gamma, axis=1)[:, :-1]
-        return masked(shown, gamma * np.concatenate([np.ones((len(gamma), 1)), before], axis=1))
+        return masked(shown, gamma * reached(1 - gamma))

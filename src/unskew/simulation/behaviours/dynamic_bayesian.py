@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.simulation.behaviours.behaviour import Probability, Sequential, Shown, masked
+from unskew.simulation.behaviours.behaviour import Probability, Sequential, Shown, masked, reached
 from unskew.types import Array
 
 
@@ -40,5 +40,4 @@ class DynamicBayesian(Sequential):
     def click_probability(self, shown: Shown) -> Array:
         """γ_k ∏_{j<k} λ (1 - σ γ_j²)."""
         gamma = masked(shown, self.relevance(shown))
-        on = np.cumprod(self.continuation * (1 - self.satisfaction * gamma**2), axis=1)[:, :-1]
-        return masked(shown, gamma * np.concatenate([np.ones((len(gamma), 1)), on], axis=1))
+        return masked(shown, gamma * reached(self.continuation * (1 - self.satisfaction * gamma**2)))

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from unskew.errors import DataError
-from unskew.simulation.behaviours.behaviour import EYE_TRACKING, Curve, Examined, Shown, at_ranks
+from unskew.simulation.behaviours.behaviour import EYE_TRACKING, Curve, Graded, Independent, Shown, at_ranks
 from unskew.types import Array, Lists
 
 WEIGHTS = (-1.0, -0.05693, -0.32078, -0.61168, 0.63808, 1.0, 0.20537, -0.61057, 0.56496, -0.15535)
@@ -28,7 +28,7 @@ WEIGHTS = (-1.0, -0.05693, -0.32078, -0.61168, 0.63808, 1.0, 0.20537, -0.61057, 
 Column = Annotated[int, Field(ge=0)]
 
 
-class IndividualBias(Examined):
+class IndividualBias(Graded, Independent):
     """Users examine by rank, more or less closely from document to document."""
 
     curve: Curve = EYE_TRACKING
@@ -71,14 +71,15 @@ class IndividualBias(Examined):
         power: Array = np.maximum(chosen @ weights + np.float32(1), np.float32(0))
         return power
 
-    def theta(self, shown: Shown) -> Array:
-        """θ_k^a(x), [S, K] float32; padding has exponent 1."""
+    def causes(self, shown: Shown) -> tuple[Array, Array, Array]:
+        """θ_k^a(x) γ_y, and both factors; padding has exponent 1."""
         powers = self.document_terms(shown.lists) if shown.terms is None else shown.terms
         power = np.append(powers, np.float32(1))[shown.rows]  # row -1 is padding
         with np.errstate(divide="ignore", invalid="ignore"):
             log_theta = np.log(at_ranks(self.curve, shown.where.shape[1])).astype(np.float32)
             theta = np.exp(power * log_theta)
-        return np.where(power > 0, theta, np.float32(1))
+        theta, gamma = np.where(power > 0, theta, np.float32(1)), self.relevance(shown)
+        return theta * gamma, theta, gamma
 
 
 def scaled(features: Array) -> Array:

@@ -17,7 +17,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from unskew.simulation.behaviours.behaviour import Behaviour, Curve, Outcome, Shown, draw_independent, masked
+from unskew.simulation.behaviours.behaviour import Curve, Independent, Shown
 from unskew.types import Array
 
 TIANGONG = (
@@ -30,7 +30,7 @@ TIANGONG = (
 """Click rate of grades 0 to 4 (rows) at ranks 1 to 10 (columns) in TianGong-ST."""
 
 
-class ClickMatrix(Behaviour):
+class ClickMatrix(Independent):
     """Users click by grade and rank as a table says.
 
     >>> ClickMatrix(matrix=((0.1, 0.0), (0.5, 0.2))).table(3).tolist()
@@ -58,18 +58,9 @@ class ClickMatrix(Behaviour):
         top = gamma.max()
         return (theta * top).astype(np.float32), (gamma / top).astype(np.float32)
 
-    def click_probability(self, shown: Shown) -> Array:
-        """A[y_k, k]."""
-        return masked(shown, self._lookup(shown))
-
-    def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one page for each page."""
-        theta, gamma = self.product(shown.where.shape[1])
-        relevance = np.take(gamma, shown.labels, mode="clip")
-        return draw_independent(shown, rng, self._lookup(shown).astype(np.float32), theta, relevance)
-
-    def _lookup(self, shown: Shown) -> Array:
+    def causes(self, shown: Shown) -> tuple[Array, Array, Array]:
+        """A[y_k, k], and the factors of the nearest product."""
         table = self.table(shown.where.shape[1])
+        theta, gamma = self.product(table.shape[1])
         grades = np.clip(shown.labels, 0, len(table) - 1)
-        probability: Array = table[grades, np.arange(table.shape[1])]
-        return probability
+        return table[grades, np.arange(table.shape[1])], theta, gamma[grades]

@@ -18,11 +18,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from unskew.simulation.behaviours.behaviour import Examined, Probability, RankCurve, Shown
+from unskew.simulation.behaviours.behaviour import Independent, Probability, RankCurve, Shown
 from unskew.types import Array
 
 
-class PositionBias(RankCurve, Examined):
+class PositionBias(RankCurve, Independent):
     """Users examine each rank with a probability of its own.
 
     >>> PositionBias(curve=(1.0, 0.5), severity=2.0).examination(3).tolist()
@@ -44,6 +44,7 @@ class PositionBias(RankCurve, Examined):
         theta: Array = super().examination(self.page_size)[place] * np.float32(self.next_page) ** page
         return theta.astype(np.float32)
 
-    def theta(self, shown: Shown) -> Array:
-        """θ_k^η, [K]."""
-        return self.examination(shown.where.shape[1])
+    def causes(self, shown: Shown) -> tuple[Array, Array, Array]:
+        """θ_k^η γ_y, and both factors."""
+        theta, gamma = self.examination(shown.where.shape[1]), self.relevance(shown)
+        return theta * gamma, theta, gamma

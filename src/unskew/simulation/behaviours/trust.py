@@ -13,22 +13,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from unskew.simulation.behaviours.behaviour import (
     Curve,
-    Outcome,
+    Independent,
     RankCurve,
     Shown,
     at_ranks,
-    draw_independent,
-    masked,
     relevance_probability,
 )
 from unskew.types import Array
 
 
-class TrustBias(RankCurve):
+class TrustBias(RankCurve, Independent):
     """Users examine by rank, and trust the ranking when they judge."""
 
     version: Literal["paper", "published"] = "paper"
@@ -54,13 +50,8 @@ class TrustBias(RankCurve):
         plus, minus = at_ranks(self.relevant, ranks), at_ranks(self.irrelevant, ranks)
         return theta * (plus - minus), theta * minus
 
-    def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one page for each page."""
+    def causes(self, shown: Shown) -> tuple[Array, Array, Array]:
+        """α_k g + β_k, θ_k^η and g."""
         ranks, g = shown.where.shape[1], self.relevance(shown)
-        alpha, beta = (part.astype(np.float32) for part in self.affine(ranks))
-        return draw_independent(shown, rng, alpha * g + beta, self.examination(ranks), g)
-
-    def click_probability(self, shown: Shown) -> Array:
-        """α_k g + β_k."""
-        alpha, beta = self.affine(shown.where.shape[1])
-        return masked(shown, alpha * self.relevance(shown) + beta)
+        alpha, beta = self.affine(ranks)
+        return alpha * g + beta, self.examination(ranks), g
