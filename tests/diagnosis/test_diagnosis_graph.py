@@ -110,7 +110,7 @@ def test_a_large_log_is_looked_at_by_whole_queries(fixed: pa.Table, monkeypatch:
     assert len(found) == sum(turn < 2048 for turn in turns.values())
 
 
-def test_a_picture_draws_the_strongest_links_and_says_how_many() -> None:
+def test_every_two_ranks_that_can_be_compared_are_a_link() -> None:
     rng = np.random.default_rng(0)
     rows = [
         (page, page % 5, int(one), rank + 1, int(rng.random() < 0.5))
@@ -119,5 +119,5 @@ def test_a_picture_draws_the_strongest_links_and_says_how_many() -> None:
     ]
     with open_tables(table(rows), threads=1) as tables:
         found = evidence(tables).graph
-    assert (len(found.links), found.drawn) == (105, 60)
+    assert len(found.links) == 105
     assert found.swap_plan == [{"ranks": list(swap.ranks), "share": swap.share} for swap in found.plan.swaps]  # type: ignore[union-attr]

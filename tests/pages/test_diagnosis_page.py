@@ -23,6 +23,7 @@ from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
 from unskew.diagnosis.verdicts.advice import NextStep
 from unskew.logs.log import log_tables
+from unskew.pages.colours import COOL
 from unskew.pages.details import detail_tables
 from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
@@ -31,7 +32,6 @@ from unskew.pages.documents.diagnosis_words import HEADINGS
 from unskew.pages.figures import (
     MOST_LINES,
     curves_figure,
-    links_figure,
     matrix_figure,
     points_of,
 )
@@ -207,25 +207,18 @@ def test_every_kind_of_value_has_a_cell() -> None:
     ]
 
 
-LINKS = RankGraph(
-    3, 10, 110, 1.0, ((1, 2, 3),), (RankLink((1, 2), 7, 90, 9.5), RankLink((1, 3), 3, 20, 1.5)), ((1, 3),), None
-)
-
-
-def test_ranks_without_a_value_are_left_out_and_weak_links_named() -> None:
+def test_ranks_without_a_value_are_left_out_and_weak_links_named(diagnosed: Diagnosis) -> None:
     assert points_of([1.0, None], None) == [(1, 1.0, None, None)]
-    chart = json.dumps(links_figure(LINKS).chart.to_dict())
-    assert "ranks 1 and 3, 3 documents at both, 20 clicks, weak" in chart
-    assert "ranks 1 and 2, 7 documents at both, 90 clicks, weak" not in chart
-
-
-def test_a_well_known_link_is_drawn_thicker() -> None:
-    drawn = inline_svg(links_figure(LINKS).chart, "wide", "f", 540)
-    widths = {
-        link: float(width)
-        for link, width in re.findall(r'aria-label="(ranks 1 and \d)[^>]*stroke-width="([\d.]+)"', drawn)
-    }
-    assert widths["ranks 1 and 2"] > 1.5 * widths["ranks 1 and 3"]
+    links = (RankLink((1, 2), 7, 90, 9.5), RankLink((1, 3), 3, 20, 1.5))
+    graph = RankGraph(3, 10, 110, 1.0, ((1, 2, 3),), links, ((1, 3),), None)
+    page = diagnosis_page(replace(diagnosed, evidence=replace(diagnosed.evidence, graph=graph)))
+    shown = next(s for s in page.sections if s.heading == HEADINGS["graph"])
+    assert ["ranks with a neighbour that they are badly compared with", "1, 3"] in shown.tables[0].rows
+    drawn = inline_svg(shown.figures[0].chart, "wide", "f", 540)
+    found = dict(re.findall(r'aria-label="(rank \d, rank \d): [^>]*fill="(#\w+)"', drawn))
+    assert set(found) == {"rank 1, rank 2", "rank 2, rank 1", "rank 1, rank 3", "rank 3, rank 1"}
+    order = [colour.light for colour in COOL]
+    assert order.index(found["rank 1, rank 2"]) > order.index(found["rank 1, rank 3"])  # it stands out more
 
 
 def test_chance_does_not_stand_out_in_a_heat_map() -> None:
@@ -284,7 +277,7 @@ def test_every_figure_is_drawn_and_described_and_the_console_is_silent(tab: Brow
 def test_what_a_reader_sees_are_numbers_of_the_json(tab: Browser, found: dict[str, Any]) -> None:
     cells = tab.run("[...document.querySelectorAll('main td, main tbody th')].map((cell) => cell.textContent)")
     labels = tab.run("[...document.querySelectorAll('.chart svg.wide [aria-label]')].map((m) => m.ariaLabel)")
-    marks = [each for each in labels if ", rank " in each or each.startswith("ranks ")]
+    marks = [each for each in labels if ", rank " in each]
     assert len(cells) > 400
     assert len(marks) > 100
     assert strange(cells + marks, found) == set()

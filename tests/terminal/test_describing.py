@@ -79,7 +79,7 @@ def test_a_class_tells_its_first_sentence_and_not_its_own_name_as_a_setting() ->
 def test_settings_in_words() -> None:
     rate = setting(Outer, "rate")
     assert (rate["type"], rate["default"], rate["required"]) == ("number", 0.5, False)
-    assert (rate["bounds"], rate["unit"]) == (["> 0", "<= 1"], "share")
+    assert rate["bounds"] == ["> 0", "<= 1"]
     assert rate["help"] == "Share of what there is."
     assert (setting(Outer, "mode")["type"], setting(Outer, "mode")["choices"]) == ("choice", ["a", "b"])
     assert setting(Outer, "scaling")["choices"] == ["none", "all"]
@@ -89,7 +89,7 @@ def test_settings_in_words() -> None:
     assert (setting(Outer, "file")["required"], setting(Outer, "file")["default"]) == (True, None)
     assert setting(Outer, "several")["type"] == "text or list of text"
     limit = setting(Outer, "limit")
-    assert (limit["type"], limit["bounds"], limit["unit"]) == ("whole number", [">= 2"], "seconds")
+    assert (limit["type"], limit["bounds"]) == ("whole number", [">= 2"])
 
 
 def test_a_table_tells_what_is_in_it_and_what_it_is() -> None:

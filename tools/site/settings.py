@@ -117,9 +117,7 @@ def flattened(settings: Iterable[Setting], before: str = "") -> Iterator[tuple[s
 
 def _row(key: str, setting: Setting) -> tuple[str, str, str, str]:
     choices = " ".join(code(choice) for choice in setting["choices"])
-    kind = ", ".join(
-        [choices or setting["type"], *setting["bounds"], *([setting["unit"]] if setting["unit"] else [])]
-    )
+    kind = ", ".join([choices or setting["type"], *setting["bounds"]])
     default = "needed" if setting["required"] else code(setting["default"]) or "none"
     if "settings" in setting and not setting["required"]:
         default = "" if setting["default"] else "none"

@@ -1,4 +1,4 @@
-"""Charts of Vega-Lite: values with their spread, curves by rank, heat maps, ranks that can be compared.
+"""Charts of Vega-Lite: values with their spread, curves by rank, heat maps.
 
 A chart has a `title`, which a page shows above it, and a `description`, which is read to those who cannot see it.
 Marks say what they stand for in a `description` of their own.
@@ -7,9 +7,8 @@ Marks say what they stand for in a `description` of their own.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -18,9 +17,6 @@ from unskew.pages.console import bar_lines
 from unskew.pages.numbers import said
 from unskew.pages.page import Figure
 from unskew.pages.svg import WIDTH
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.links import RankGraph, RankLink
 
 _KNOWN = {"naive": NAIVE} | dict.fromkeys(("labeled", "random", "logging"), MUTED)
 Point = tuple[int | str, float, float | None, float | None]
@@ -31,7 +27,6 @@ DASHES = ([1, 0], [7, 3])
 """How lines are drawn whose colours come again."""
 WIDEST = 6
 """Times the usual width of an interval past which a chart does not make room for it."""
-_STEPS = 16  # of an arc
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
@@ -244,63 +239,3 @@ def matrix_figure(
     )
     told = f"A heat map of {len(levels)} levels by {len(ranks)} ranks; all its numbers are in the table below."
     return Figure(drawn.properties(width=WIDTH, height=max(90, 34 * len(levels)), title=title, description=told))
-
-
-def links_figure(graph: RankGraph) -> Figure:
-    """Ranks in a row, arcs between those that can be compared; thick ones are well known, orange ones weak."""
-    links = sorted(graph.links, key=lambda link: -link.information)[: graph.drawn]
-    widest = max((link.ranks[1] - link.ranks[0] for link in links), default=1)
-    most = max((link.information for link in links), default=1.0) or 1.0
-    arcs = [point for at, link in enumerate(links) for point in _arc(at, link, widest, most, graph.weak)]
-    part = {rank: at for at, ranks in enumerate(graph.components) for rank in ranks}
-    nodes: list[dict[str, Any]] = [
-        {"rank": rank, "y": 0, "part": f"part {part[rank] + 1}"}
-        | {"says": f"rank {rank}, part {part[rank] + 1} of {len(graph.components)}"}
-        for rank in sorted(part)
-    ]
-    x = alt.X("rank:Q", title="rank shown", axis=alt.Axis(grid=False, tickMinStep=1))
-    y = alt.Y("y:Q", axis=None)
-    dots = alt.Chart({"values": nodes}).mark_circle(size=120, opacity=1)
-    kinds = sorted({node["part"] for node in nodes})
-    colours = [SERIES[at % len(SERIES)].light for at in range(len(kinds))]
-    dots = dots.encode(
-        x=x,
-        y=y,
-        color=alt.Color("part:N", scale=alt.Scale(domain=kinds, range=colours), legend=None),
-        description="says:N",
-    )
-    layers: list[Any] = [dots]
-    if arcs:
-        lines = alt.Chart({"values": arcs}).mark_line().encode(
-            x=x,
-            y=y,
-            detail="link:N",
-            size=alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.6, 5]), legend=None),
-            color=alt.condition("datum.weak", alt.value(NAIVE.light), alt.value(MUTED.light)),
-            description="says:N",
-        )  # fmt: skip
-        layers.insert(0, lines)
-    told = f"{len(part)} ranks in {len(graph.components)} parts, {len(graph.links)} links, {len(graph.weak)} weak."
-    chart = alt.layer(*layers).properties(
-        width=WIDTH, height=220, title="Ranks that can be compared", description=told
-    )
-    return Figure(chart, [told])
-
-
-def _arc(at: int, link: RankLink, widest: int, most: float, weak: Sequence[Any]) -> list[dict[str, Any]]:
-    """An arc over two ranks, as points."""
-    low, high = link.ranks
-    text = f"ranks {low} and {high}, {link.pairs:,} documents at both, {link.clicks:,} clicks"
-    badly = (low, high) in weak
-    shared = {
-        "link": at,
-        "weight": math.sqrt(link.information / most),
-        "weak": badly,
-        "says": text + (", weak" if badly else ""),
-    }
-    middle, half = (low + high) / 2, (high - low) / 2
-    angles = [math.pi * step / _STEPS for step in range(_STEPS + 1)]
-    return [
-        shared | {"rank": middle - half * math.cos(angle), "y": (high - low) / widest * math.sin(angle)}
-        for angle in angles
-    ]

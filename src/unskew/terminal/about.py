@@ -73,9 +73,8 @@ def _lines(setting: Setting, indent: str = "  ") -> list[str]:
     """A setting: its name, what it may be, its default, and what it does."""
     may = " or ".join(map(str, setting["choices"])) if setting["choices"] else setting["type"]
     bounds = "".join(f", {bound}" for bound in setting["bounds"])
-    unit = f" ({setting['unit']})" if setting["unit"] else ""
     default = "required" if setting["required"] else f"default {_toml(setting['default'])}"
-    lines = ["", f"{indent}{setting['name']}: {may}{unit}{bounds}; {default}"]
+    lines = ["", f"{indent}{setting['name']}: {may}{bounds}; {default}"]
     lines += [f"{indent}    {line}" for line in wrap(setting["help"], 100)]
     for inner in setting.get("settings", []):
         lines += _lines(inner, indent + "    ")

@@ -21,10 +21,6 @@ from unskew.terminal.flags import known_names
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _LENGTHS = {"minItems": "at least", "maxItems": "at most", "minLength": "at least", "maxLength": "at most"}
 _WORDS = {"boolean": "true or false", "integer": "whole number", "string": "text", "object": "table"}
-_UNITS = re.compile(
-    "bytes|days|documents|features|layers|leaves|pages|probability|queries|results|rounds|rows|seconds|share|steps|"
-    "texts|threads|tokens|trees"
-)
 Schema = Mapping[str, Any]
 """A part of a JSON schema."""
 
@@ -42,8 +38,6 @@ class Setting(TypedDict):
     """Such as >= 1; of each entry, where it is a list."""
     choices: list[object]
     """All that it may be; empty where it is not one of a few."""
-    unit: str | None
-    """What is counted or measured, where its name or the first word of its help says so."""
     help: str
     settings: NotRequired[list[Setting]]
     """Of a table: what is in it."""
@@ -176,7 +170,6 @@ def _setting(name: str, field: Schema, inner: Schema, required: bool) -> Setting
         "default": field.get("default", None if required or in_words != "table" else {}),
         "bounds": list(dict.fromkeys(bound for kind in kinds for bound in _bounds(kind))),
         "choices": [choice for kind in kinds for choice in _choices(kind)] or _names(field),
-        "unit": _unit(name, text) if in_words in ("number", "whole number") else None,
         "help": text,
     }
     table = next((inner[kind["$ref"].rpartition("/")[2]] for kind in kinds if "$ref" in kind), None)
@@ -184,16 +177,6 @@ def _setting(name: str, field: Schema, inner: Schema, required: bool) -> Setting
         told["help"] = told["help"] or _one_line(table.get("description", "").split("\n\n")[0])
         told["settings"] = _settings(table, inner)
     return told
-
-
-def _unit(name: str, text: str) -> str | None:
-    """What a number counts: its name, or the first word that is said of it.
-
-    >>> _unit("warmup", "Steps over which it rises."), _unit("seconds", "Time limit."), _unit("l2", "Penalty.")
-    ('steps', 'seconds', None)
-    """
-    words = [name, *re.findall(r"\w+", text.lower())[:1]]
-    return next((word for word in words if _UNITS.fullmatch(word)), None)
 
 
 def _choices(kind: Schema) -> list[object]:

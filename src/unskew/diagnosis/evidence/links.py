@@ -41,8 +41,6 @@ from unskew.types import Array, Lists
 
 PRECISION = 0.1
 """Standard error of log(θ_j / θ_k) that a swap plan aims at: about a tenth."""
-MOST_DRAWN = 60
-"""Links that a picture has room for."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,12 @@ class RankGraph(Result):
     """Why there is no plan."""
     reason: str | None = None
     """Why no rank is linked to rank 1."""
-    told: ClassVar = ("connected", "drawn")
+    told: ClassVar = ("connected",)
 
     @property
     def connected(self) -> bool:
         """Whether all ranks that are shown can be compared."""
         return len(self.components) == 1
-
-    @property
-    def drawn(self) -> int:
-        """How many links a picture shows: the strongest ones."""
-        return min(len(self.links), MOST_DRAWN)
 
     @property
     def swap_plan(self) -> list[dict[str, Any]]:

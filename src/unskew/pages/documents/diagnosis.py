@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -124,7 +124,7 @@ def _part(found: Diagnosis, key: str) -> Section:
     """All numbers of a part, with its figures."""
     part = _of(found, key)
     tables, figures = PARTS[key](part)
-    more = SENTENCES.get(key, _untold)(part)
+    more = _by_features(part) if key == "ordering" else _untold(part)
     folded = [replace(table, folded=bool(table.title) and len(table.rows) > LONG) for table in tables]
     return Section(HEADINGS[key], "\n\n".join(filter(None, (more, TEXTS[key]))), folded, figures)
 
@@ -133,15 +133,6 @@ def _untold(part: Any) -> str:
     """Why a part tells nothing."""
     reason = getattr(part, "reason", None)
     return f"This log cannot tell: {reason}." if reason else ""
-
-
-def _linked(graph: Any) -> str:
-    """Which links are drawn."""
-    drawn, all_of = graph.drawn, len(graph.links)
-    if not all_of:
-        return _untold(graph)
-    which = f"the {drawn} best known of {all_of:,} links" if drawn < all_of else f"all {all_of:,} links"
-    return f"The graph draws {which}: thick where much is known, orange where the ratio of neighbours is not."
 
 
 def _by_features(part: Any) -> str:
@@ -153,10 +144,6 @@ def _by_features(part: Any) -> str:
         strong = "Features tell the rank: two towers would put relevance into the rank"
     how = f"within a page, the order by features and the one shown correlate by {said(part.correlation)}"
     return f"{strong}; {how}."
-
-
-SENTENCES: Mapping[str, Callable[[Any], str]] = {"graph": _linked, "ordering": _by_features}
-"""What is said first of a part."""
 
 
 def _notes(found: Diagnosis) -> list[str]:

@@ -19,7 +19,7 @@ from unskew.diagnosis.verdicts.conclusion import runs
 from unskew.examination import Examination
 from unskew.pages.details import detail_tables, fact_table, record_table
 from unskew.pages.documents.diagnosis_words import EXAMINATION
-from unskew.pages.figures import curves_figure, links_figure, matrix_figure, points_of
+from unskew.pages.figures import curves_figure, matrix_figure, points_of
 from unskew.pages.numbers import EMPTY, said, said_each, spread_each, words
 from unskew.pages.page import Figure, Table
 from unskew.results import plain
@@ -192,7 +192,11 @@ def _graph(graph: RankGraph) -> Part:
     ]
     count = len(graph.links)
     rest = f"The {MOST_LINKS} best known of {count}; all are in the JSON." if count > MOST_LINKS else ""
-    return [*tables, record_table(rows, "links", rest), *_plan(graph.plan)], [links_figure(graph)]
+    ranks = range(1, graph.ranks + 1)
+    known = {pair: link.information for link in graph.links for pair in (link.ranks, link.ranks[::-1])}
+    values = [[known.get((one, other)) for other in ranks] for one in ranks]
+    drawn = matrix_figure("How well ranks can be compared", [f"rank {rank}" for rank in ranks], ranks, values)
+    return [*tables, record_table(rows, "links", rest), *_plan(graph.plan)], [drawn]
 
 
 def _both(ranks: tuple[int, int]) -> str:

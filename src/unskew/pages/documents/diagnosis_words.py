@@ -46,8 +46,8 @@ TEXTS = {
     ),
     "co_clicks": "Whether clicks of one page hang together: several kinds of people, or reading that ends.",
     "graph": (
-        "Two ranks can be compared where a query saw a document at both. Ranks in different parts cannot; which "
-        "links are weak, and which swaps would mend them, is told below."
+        "Two ranks can be compared where a query saw a document at both; what stands out more is better known. "
+        "Ranks in different parts cannot; which links are weak, and which swaps would mend them, is told below."
     ),
     "ordering": (
         "Two towers explain clicks by features and by rank, each by itself. Where features tell the rank, they "
