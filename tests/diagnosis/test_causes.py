@@ -209,7 +209,7 @@ def test_rare_categories_are_taken_as_one() -> None:
 def test_tiers_decide_what_is_tested() -> None:
     """Which pairs are asked for at all, of which sample, and that no pair is asked for once it is parted."""
     made = variables_of(world())
-    tests = TieredTests((made, made), "gsq", alpha=0.05, seconds=None, end=None)
+    tests = TieredTests((made, made), Discovery(test="gsq"), None)
     r, other, position, click = (made.names.index(n) for n in ("relevance", "serp_other", "position", "click"))
     calls: list[tuple[str, set[int], tuple[int, ...]]] = []
 

@@ -137,7 +137,7 @@ def with_frequencies(edges: tuple[Edge, ...], graphs: list[CausalGraph]) -> tupl
 def one_graph(plain: Variables, half: Variables, asked: Discovery, end: float | None) -> CausalGraph:
     """The graph of two samples: of all impressions, and of impressions of which half are clicked."""
     names, causal = plain.names, library()
-    tests = TieredTests((plain, half), asked.test, alpha=asked.alpha, seconds=asked.seconds, end=end)
+    tests = TieredTests((plain, half), asked, end)
     with drawing_from(asked.seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tests at the edge of their numbers; NaN is dealt with
         found = causal.pc(
@@ -184,26 +184,15 @@ class TooSlow(DataError):
 class TieredTests:
     """Independence tests of one sample, each made once; what the tiers decide is not tested."""
 
-    def __init__(
-        self,
-        samples: tuple[Variables, Variables],
-        kind: str,
-        *,
-        alpha: float,
-        seconds: float | None,
-        end: float | None,
-    ) -> None:
+    def __init__(self, samples: tuple[Variables, Variables], asked: Discovery, end: float | None) -> None:
         """Over a sample of all impressions and one of which half are clicked; no test begins after `end`."""
-        self.names, self.alpha, self.seconds, self.end = samples[0].names, alpha, seconds, end
+        self.names, self.asked, self.end = samples[0].names, asked, end
         self.parted = set[frozenset[str]]()
         self.weakest: dict[frozenset[str], float] = {}
         self.notes: list[str] = []
         self._known = dict[tuple[int, ...], float]()
-        counted = kind == "gsq"
-        self._of_page, self._of_click = (
-            library().test([(each.codes if counted else each.values)[name] for name in self.names], kind)
-            for each in samples
-        )
+        data = [each.codes if asked.test == "gsq" else each.values for each in samples]
+        self._of_page, self._of_click = (library().test(list(each.values()), asked.test) for each in data)
 
     def tiers(self) -> Any:
         """Prior knowledge as causal-learn takes it."""
@@ -226,12 +215,12 @@ class TieredTests:
         if key not in self._known:
             if self.end is not None and time.monotonic() > self.end:
                 raise TooSlow(
-                    f"causes were not found in {self.seconds:g} seconds, after {len(self._known)} tests",
+                    f"causes were not found in {self.asked.seconds:g} seconds, after {len(self._known)} tests",
                     hint=("give a smaller ", Option("sample"), ", fewer columns, or more ", Option("seconds")),
                 )
             self._known[key] = self._compute(x, y, given)
         self.weakest[pair] = max(self.weakest.get(pair, 0.0), self._known[key])
-        if self._known[key] > self.alpha:
+        if self._known[key] > self.asked.alpha:
             self.parted.add(pair)
         return self._known[key]
 

@@ -20,7 +20,6 @@ never falls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -67,17 +66,6 @@ class Expected(NamedTuple):
     """Successes and trials of each kind of parameter."""
 
 
-@dataclass(frozen=True)
-class Climbed:
-    """Where the rounds ended."""
-
-    parameters: Parameters
-    assumed: dict[str, Assumed]
-    trace: list[float]
-    """Penalised log-likelihood, round after round, once priors are held."""
-    converged: bool
-
-
 def climb(
     expect: Callable[[Parameters], Expected],
     start: Parameters,
@@ -87,10 +75,11 @@ def climb(
     tolerance: float,
     hidden: Sequence[str] = (),
     missing: Callable[[Parameters], Mapping[str, Array]],
-) -> Climbed:
-    """Find the parameters; ends when three rounds gain less than `tolerance` of the penalised log-likelihood.
+) -> tuple[Parameters, dict[str, Assumed], list[float], bool]:
+    """Parameters, their priors, the penalised log-likelihood of each round, and whether the rounds came to an end.
 
-    Successes of the `hidden` kinds of parameters are mostly hidden; `missing` says how much information is.
+    They do when three of them gain less than `tolerance` of the penalised log-likelihood. Successes of `hidden`
+    kinds of parameters mostly are; `missing` says how much information that takes.
     """
     here, assumed = opened(expect, start, priors, hidden, missing)
     trace: list[float] = []
@@ -106,8 +95,8 @@ def climb(
         here = after if taken else points[-1]
         trace += [value] if taken else []
         if began and trace[-1] - trace[began - 1] <= tolerance * abs(trace[-1]):
-            return Climbed(here, assumed, trace, True)
-    return Climbed(here, assumed, trace, False)
+            return here, assumed, trace, True
+    return here, assumed, trace, False
 
 
 def one_round(

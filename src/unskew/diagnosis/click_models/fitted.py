@@ -252,33 +252,33 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
         raise DataError("the log has no click, so there is nothing to fit", hint="give pages with clicks")
     began = time.process_time()
     counts = model.counter(pages)(pages.weight)
-    found = climb(
-        lambda parameters: model.expect(counts, parameters),
+    parameters, assumed, trace, converged = climb(
+        lambda here: model.expect(counts, here),
         model.start(pages),
         model.priors(),
         rounds=model.rounds,
         tolerance=model.tolerance,
         hidden=model.hidden,
-        missing=lambda parameters: model.uncertain(counts, parameters),
+        missing=lambda here: model.uncertain(counts, here),
     )
-    expected = model.expect(counts, found.parameters).counts
+    expected = model.expect(counts, parameters).counts
     names = {"impressions": pages.where, "clicks": pages.click}
     evidence = {name: added(pages.pair, some, pages.weight, pages.bound) for name, some in names.items()}
     if "attractiveness" in expected:
         evidence["examined"] = expected["attractiveness"][1]
-    if (variance := model.variance(counts, found.parameters, found.assumed)) is not None:
+    if (variance := model.variance(counts, parameters, assumed)) is not None:
         evidence["standard_error"] = np.sqrt(variance)
     return FittedClickModel(
         name=name,
         model=model,
         pairs=pages.pairs,
-        parameters=found.parameters,
-        assumed=found.assumed,
+        parameters=parameters,
+        assumed=assumed,
         evidence=evidence,
         parameter_count=int(sum((trials > 0).sum() for _, trials in expected.values())),
         pages=pages.total,
-        trace=found.trace,
-        converged=found.converged,
+        trace=trace,
+        converged=converged,
         seconds=time.process_time() - began,
     )
 
