@@ -73,11 +73,12 @@ class LevelSums:
 
     def by_level(self, values: Array) -> Array:
         """Sums over pairs, [L, K]."""
-        return np.add.reduceat(values, self.bounds[:-1], axis=0)
+        ones = np.ones(len(values))  # products with it take a quarter of the time of sums
+        return np.stack([ones[first:last] @ values[first:last] for first, last in pairwise(self.bounds)])
 
     def worth(self, clicks: Array, theta: Array) -> Array:
         """Clicks of every pair over what its ranks let expect, [P]."""
-        return np.asarray(clicks.sum(1) / np.maximum(self.shown @ theta, 1e-300))
+        return np.asarray(_totals(clicks) / np.maximum(self.shown @ theta, 1e-300))
 
     def expected(self, clicks: Array, theta: Array) -> Array:
         """What the curve lets expect of pairs with so many clicks in all, [P, K]."""
@@ -85,7 +86,7 @@ class LevelSums:
 
     def refitted(self, clicks: Array, theta: Array, rounds: int = 3) -> Array:
         """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get."""
-        got = clicks.sum(0)
+        got = np.ones(len(clicks)) @ clicks
         for _ in range(rounds):
             theta = got / np.maximum(self.worth(clicks, theta) @ self.shown, 1e-300)
             theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
@@ -99,10 +100,10 @@ class LevelSums:
 
     def excess(self, clicks: Array, theta: Array) -> float:
         """X: residuals of levels over their information."""
-        expected, totals = self.expected(clicks, theta), np.maximum(clicks.sum(1), 1e-300)
+        expected, totals = self.expected(clicks, theta), np.maximum(_totals(clicks), 1e-300)
         left, due, total = self.by_level(clicks - expected), self.by_level(expected), 0.0
         share = expected / totals[:, None]
-        for one, (first, last) in enumerate(pairwise(self.bounds.tolist())):
+        for one, (first, last) in enumerate(pairwise(self.bounds)):
             information = np.diag(due[one]) - expected[first:last].T @ share[first:last]
             inverse = np.linalg.pinv(information, hermitian=True, rcond=1e-9)
             total += float(left[one] @ inverse @ left[one])
@@ -121,6 +122,11 @@ class LevelSums:
         """How often a display of each cell is clicked by the curve, [C]."""
         expected, shown = (values.ravel()[self.cells] for values in (self.expected(clicks, theta), self.shown))
         return np.asarray(np.minimum(expected / shown, 1.0))
+
+
+def _totals(clicks: Array) -> Array:
+    """Clicks of every pair, [P]."""
+    return np.asarray(clicks @ np.ones(clicks.shape[1]))
 
 
 DRAWS = 199

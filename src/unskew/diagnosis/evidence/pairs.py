@@ -129,13 +129,15 @@ def _read(
     cells, share = tables.sample(MOST_CELLS)
     cells = cells.filter(cells.shuffled) if shuffled else cells
     table = tables.read_cells(cells if equal is None else merged(tables.engine, cells, equal), RANKS, by)
+    _, pair, times = np.unique(document_cells(table).document, return_inverse=True, return_counts=True)
+    keys = [(name, "ascending") for name in ("query_id", "doc_id", "position", *([by] if by else []))]
+    table = table.filter(pa.array(times[pair] > 1)).sort_by(keys)
     every = document_cells(table)
     ranks, context = int(every.rank.max(initial=0)) + 1, every.rank
     if by is not None:
         place = {value: number for number, value in enumerate(values)}
         context = context + ranks * np.array([place.get(one, -1) for one in table[by].to_pylist()], np.int64)
-    _, pair, cells_of = np.unique(every.document, return_inverse=True, return_counts=True)
-    kept = (context >= 0) & (cells_of[pair] > 1)
+    kept = context >= 0
     every, context = every.take(kept), context[kept]
     distinct, first, pair = np.unique(every.document, return_index=True, return_inverse=True)
     size = (len(distinct), ranks * max(len(values), 1))

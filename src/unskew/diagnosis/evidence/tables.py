@@ -114,11 +114,11 @@ class LogTables:
         return (cells if turns == TURNS else cells.filter(cells.turn < turns)), turns / TURNS
 
     def read_cells(self, cells: Any, ranks: int, by: str | None = None) -> Any:
-        """Cells of the first ranks as Arrow, in a fixed order; those that differ by other than `by` are one."""
+        """Cells of the first ranks as Arrow, in any order; those that differ by other than `by` are one."""
         cells = cells.filter(cells.position <= ranks)
         keys = ["query_id", "doc_id", "position", *([by] if by else [])]
         sums = {name: cells[name].sum() for name in ("impressions", "clicks")}
-        return self.engine.to_arrow(cells.group_by(keys).agg(**sums, bucket=cells.bucket.min()).order_by(keys))
+        return self.engine.to_arrow(cells.group_by(keys).agg(**sums, bucket=cells.bucket.min()))
 
     def laid_out(self, table: Any, by: Mapping[str, Sequence[Any]], *names: str) -> list[Array]:
         """Sums of columns, each an array over values that other columns have, in their order; 0 without a row."""
