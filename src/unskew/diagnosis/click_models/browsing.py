@@ -32,7 +32,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unskew.diagnosis.click_models.contract import RANK_PRIOR, ClickModel, last_click, rank_index, rank_rates
+from unskew.diagnosis.click_models.contract import RANK_PRIOR, ClickModel, rank_index
 from unskew.diagnosis.click_models.em import Expected, Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages, added, grouped
 from unskew.types import Array
@@ -194,7 +194,9 @@ class PBM(ExaminedModel):
 
     def start(self, pages: ClickPages) -> Parameters:
         """Ranks by their click rates, over the highest; all pairs alike."""
-        rates = rank_rates(pages, self.ranks)
+        at = rank_index(pages.rank, self.ranks)
+        shown, clicked = (added(at, some, pages.weight, self.ranks) for some in (pages.where, pages.click))
+        rates = clicked / np.maximum(shown, 1.0)
         curve = rates / max(float(rates.max()), 1e-9)
         attraction = np.full(pages.bound, np.clip(rates.max(), 0.01, 0.9))
         return {"attractiveness": attraction, "examination": np.clip(curve, 0.02, 0.98)}
@@ -205,8 +207,11 @@ class UBM(ExaminedModel):
 
     def condition(self, pages: ClickPages) -> tuple[Array, int]:
         """Rank and last click."""
+        clicked = np.where(pages.click, pages.rank, 0)
+        above = np.maximum.accumulate(clicked, axis=1)[:, :-1]  # clicks [1, 0, 0, 1] -> last [0, 1, 1, 1]
+        last = np.concatenate([np.zeros((len(pages), 1), above.dtype), above], axis=1)
         at = rank_index(pages.rank, self.ranks) * (self.ranks + 1)
-        return at + np.minimum(last_click(pages), self.ranks), self.ranks * (self.ranks + 1)
+        return at + np.minimum(last, self.ranks), self.ranks * (self.ranks + 1)
 
     def start(self, pages: ClickPages) -> Parameters:
         """As the position-based model, whatever was clicked last."""

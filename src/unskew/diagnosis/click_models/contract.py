@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior
-from unskew.diagnosis.click_models.pages import ClickPages, added
+from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.settings import Config
 from unskew.types import Array
 
@@ -116,17 +116,3 @@ def log_chances(p: Array, pages: ClickPages) -> Array:
 def rank_index(rank: Array, ranks: int) -> Array:
     """The number of the parameter of each rank; 0 where padded."""
     return np.clip(rank, 1, ranks) - 1
-
-
-def last_click(pages: ClickPages) -> Array:
-    """Rank of the last click above each result, [S, K]; 0 for none: clicks [1, 0, 0, 1] -> [0, 1, 1, 1]."""
-    clicked = np.where(pages.click, pages.rank, 0)
-    above = np.maximum.accumulate(clicked, axis=1)[:, :-1]
-    return np.concatenate([np.zeros((len(pages), 1), above.dtype), above], axis=1)
-
-
-def rank_rates(pages: ClickPages, ranks: int) -> Array:
-    """Click rate at each rank, [ranks]; 0 where nothing was shown."""
-    at = rank_index(pages.rank, ranks)
-    shown, clicked = (added(at, some, pages.weight, ranks) for some in (pages.where, pages.click))
-    return clicked / np.maximum(shown, 1.0)
