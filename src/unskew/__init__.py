@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from unskew.workflows.inspections.causes import causes as causes
     from unskew.workflows.inspections.click_models import compare_click_models as compare_click_models
     from unskew.workflows.inspections.diagnosis import diagnose as diagnose
-    from unskew.workflows.inspections.drift import drift as drift
+    from unskew.workflows.inspections.diagnosis import drift as drift
     from unskew.workflows.inspections.importance import importance as importance
     from unskew.workflows.inspections.impute import impute as impute
     from unskew.workflows.inspections.predict import predict as predict

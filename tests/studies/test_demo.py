@@ -37,7 +37,6 @@ from unskew.studies.demo import (
     demo,
     demo_page,
     describe,
-    in_numbers,
     make_world,
     measure_arms,
     results_table,
@@ -208,9 +207,8 @@ def test_the_verdict_when_it_did_not(mean: float, gap: float | None) -> None:
 def test_a_world_without_a_gap_is_written_as_such() -> None:
     world = make_world(0, 40, 2000)
     results = [result("naive", 0.6), result("dla", 0.7, float("nan"), [1.0, 0.5]), result("labeled", 0.5)]
-    assert results[1].cells()[3] == "no gap"
-    content = json.loads(json.dumps(in_numbers(world, results, 0), allow_nan=False))
-    assert content["results"][1]["gap_closed"] is None
+    assert results_table(results).rows[1][3] == "no gap"
+    assert json.loads(json.dumps(results[1].to_dict(), allow_nan=False))["gap_closed"] is None
     assert "debiasing did not help" in demo_page(world, results).lead
 
 

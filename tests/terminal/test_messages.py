@@ -530,7 +530,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "a risk that is none": (
         ["ship", "own_features.parquet", "--log", "log.parquet", "--risk", "0.7"],
         1,
-        ["unskew: --risk 0.7: above 0 and below 0.5, such as 0.05"],
+        ["unskew: --risk: input should be less than 0.5, not 0.7"],
     ),
     "features where scores are wanted": (
         ["ship", "own_features.parquet", "--log", "log.parquet"],

@@ -335,5 +335,5 @@ def test_measure_says_what_is_missing(world: World) -> None:
         unskew.measure(world.path("scores.parquet"), log=world.log, outcomes=["sales"])
     with pytest.raises(ConfigError, match="has no order of whole lists"):
         unskew.measure("shown", world.lists)
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with pytest.raises(ConfigError, match="level=: input should be less than 1, not 95"):
         unskew.measure(world.path("scores.parquet"), log=world.log, level=95)

@@ -316,5 +316,5 @@ class ExperimentArguments(OnEngine):
     cluster: str | None = option(None, "Column of people or visits; user_id, visit_id or page_id, what there is.")
     kind: str | None = option(None, "ab or interleaved; found unless given.", known=("ab", "interleaved"))
     planned: int = option(10_000, "People or visits planned for; chosen before looking.", ge=100)
-    detect: float = option(0.01, "Relative difference that sample sizes are told for.")
-    level: float = option(0.95, "Of intervals.")
+    detect: float = option(0.01, "Relative difference that sample sizes are told for.", gt=0)
+    level: float = option(0.95, "Of intervals.", gt=0.5, lt=1)

@@ -153,7 +153,7 @@ class MeasureArguments(OnEngine):
     propensities: Place = option(None, "Examination by rank: a file, or a run; found in the log unless given.")
     by: str = option("dcg", "What clicks judge: dcg, or expected clicks.", known=("dcg", "clicks"))
     at: int = option(10, "Results of a page that count for dcg.", ge=1)
-    level: float = option(0.95, "Of intervals.")
+    level: float = option(0.95, "Of intervals.", gt=0, lt=1)
     outcomes: Names = option(
         (), "Column of the log to measure pages by, such as install; repeatable.", flag="--outcome"
     )
@@ -173,7 +173,7 @@ class ShipArguments(OnEngine):
     log: Place = option(..., "Log to judge by, which the run did not learn from.")
     against: Text = option("shown", "shown, or another run or table of scores.")
     features: Files = option(None, "Features of the log's documents; those of the run unless given. Repeatable.")
-    risk: float = option(0.05, "Chance of shipping what gains nothing.")
+    risk: float = option(0.05, "Chance of shipping what gains nothing.", gt=0, lt=0.5)
     at_least: float = option(0.0, "Smallest gain that is worth it, as a share: 0.01 is 1 %.")
     bound: str = option(
         "auto",
@@ -245,7 +245,7 @@ class PlanArguments(VerbOptions):
     )
     ranker: str = option("linear", "What learns.", table="rankers")
     repeats: int = option(3, "Logs drawn for each line of the table.", ge=1)
-    daily: float | None = option(None, "Pages that you show a day, to tell days.")
+    daily: float | None = option(None, "Pages that you show a day, to tell days.", gt=0)
     seed: int = SEED
     doc_ids: bool = DOC_IDS
     columns: Columns = COLUMNS

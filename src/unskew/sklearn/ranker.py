@@ -97,7 +97,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         )
         with _as_value_errors():
             log = shown_log(self._lists(features, shown), y, shown)
-            options: dict[str, Any] = {**(self.training or {}), "seed": _seed(self.random_state)}
+            drawn, state = np.random.default_rng().integers(2**31), self.random_state
+            options: dict[str, Any] = {**(self.training or {}), "seed": int(drawn if state is None else state)}
             options |= {} if self.steps is None else {"steps": self.steps}
             if len(np.unique(shown.query)) < FEW_QUERIES:
                 options.setdefault("validate_on", "nothing")
@@ -112,13 +113,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         features, _ = self._features(self._taken(X)[0], None, reset=False)
         with _as_value_errors():
-            if isinstance(features, pa.Table):
-                return self.model_.score(features)
-            offsets = np.array([0, len(features)])
-            named = Lists(
-                features, offsets, np.zeros(len(features), np.int16), np.array([0]), columns=self._names()
+            return self.model_.score(
+                features if isinstance(features, pa.Table) else self._named(features, np.array([0, len(features)]))
             )
-            return self.model_.score(named)
 
     def score(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None) -> float:
         """Mean nDCG@10 over groups, by grades or clicks y [n]; groups in which all of y is 0 are left out.
@@ -135,7 +132,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
     def _features(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         """X as a matrix, or as a table where columns are not all numbers; and y, checked."""
         checked = {} if y is None else {"y": y, "y_numeric": True, "ensure_min_samples": 2}
-        if _is_mixed(X):
+        kinds = arrow_table(X).schema.types if is_frame(X) and not isinstance(X, Mapping) else []
+        if not all(pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_boolean(k) for k in kinds):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = arrow_table(X)
             if y is None:
@@ -146,9 +144,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         found = validate_data(self, X, reset=reset, dtype=np.float32, ensure_all_finite="allow-nan", **checked)
         return (found, np.zeros(len(found))) if y is None else found
 
-    def _names(self) -> Columns | None:
+    def _named(self, features: Array, offsets: Array) -> Lists:
+        """Lists of a matrix, with the names that X had in training."""
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else Columns(tuple(map(str, names)))
+        columns = None if names is None else Columns(tuple(map(str, names)))
+        labels, queries = np.zeros(len(features), np.int16), np.arange(len(offsets) - 1)
+        return Lists(features, offsets, labels, queries, name="X", columns=columns)
 
     def _lists(self, features: Any, shown: ShownRows) -> Lists:
         """A list for each query, its documents in the order of `shown`."""
@@ -158,11 +159,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"X has a column {name}; say what it is with query_column=, or rename it")
             for name, values in ids.items():
                 features = features.append_column(name, pa.array(values))
-            lists = read_features(features.take(pa.array(shown.order)))
-            return replace(lists, doc_ids=None)
-        labels = np.zeros(len(features), np.int16)
-        queries = np.arange(len(shown.query_offsets) - 1)
-        return Lists(features[shown.order], shown.query_offsets, labels, queries, name="X", columns=self._names())
+            return replace(read_features(features.take(pa.array(shown.order))), doc_ids=None)
+        return self._named(features[shown.order], shown.query_offsets)
 
     def _taken(self, X: Any) -> tuple[Any, dict[str, Array]]:
         """X without the columns that are no features, and these."""
@@ -186,24 +184,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _is_mixed(X: Any) -> bool:
-    """Whether a data frame has columns that are not numbers."""
-    if not is_frame(X) or isinstance(X, Mapping):
-        return False
-    kinds = arrow_table(X).schema.types
-    return not all(pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_boolean(k) for k in kinds)
-
-
 def _one(name: str, *given: Any) -> Array | None:
     """What was said, once."""
     said = [each for each in given if each is not None]
     if len(said) > 1:
         raise ValueError(f"{name} is said twice: by an argument, and by another or a column of X")
     return np.asarray(said[0]) if said else None
-
-
-def _seed(random_state: int | None) -> int:
-    return int(np.random.default_rng().integers(2**31)) if random_state is None else int(random_state)
 
 
 @contextmanager
@@ -242,7 +228,15 @@ class ShownRows:
         codes = np.zeros(rows, np.int64) if query is None else _codes(query)
         pages = codes if page is None else _codes(page)
         pages = _codes(codes * (int(pages.max(initial=0)) + 1) + pages)
-        rank = _in_turn(pages) if position is None else _checked(position)
+        if position is None:  # the place of each row among those of its page, from 1
+            turn, sizes = np.argsort(pages, kind="stable"), np.bincount(pages)
+            rank = np.empty(rows, np.int64)
+            rank[turn] = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
+        else:
+            rank, most = np.asarray(position, np.float64), np.iinfo(np.int16).max
+            if not ((rank >= 1) & (rank <= most) & (rank % 1 == 0)).all():
+                raise ValueError(f"position has values that are no ranks: whole numbers from 1 to {most}")
+            rank = rank.astype(np.int64)
         order = np.lexsort((rank, pages))
         twice = np.flatnonzero((np.diff(pages[order]) == 0) & (np.diff(rank[order]) == 0))
         if len(twice):
@@ -280,20 +274,3 @@ def shown_log(lists: Lists, click: Array, shown: ShownRows) -> Log:
 def _codes(values: Array) -> Array:
     codes: Array = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return codes
-
-
-def _in_turn(pages: Array) -> Array:
-    """The place of each row among those of its page, from 1."""
-    order = np.argsort(pages, kind="stable")
-    _, first = np.unique(pages[order], return_index=True)
-    turn = np.empty(len(pages), np.int64)
-    turn[order] = np.arange(len(pages)) - np.repeat(first, np.diff([*first, len(pages)])) + 1
-    return turn
-
-
-def _checked(position: Array) -> Array:
-    rank = np.asarray(position, np.float64)
-    most = np.iinfo(np.int16).max
-    if not ((rank >= 1) & (rank <= most) & (rank % 1 == 0)).all():
-        raise ValueError(f"position has values that are no ranks: whole numbers from 1 to {most}")
-    return rank.astype(np.int64)

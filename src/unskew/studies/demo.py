@@ -89,11 +89,15 @@ class DemoResult:
     gap: float | None
     examination: list[float] | None
 
-    def cells(self) -> list[str]:
-        """The arm as a table row."""
-        gap = "" if self.gap is None else "no gap" if np.isnan(self.gap) else f"{100 * self.gap:.0f} %"
-        interval = f"{self.ndcg.low:.3f} to {self.ndcg.high:.3f}"
-        return [self.name, f"{self.ndcg.mean:.3f}", interval, gap, WHAT[self.name]]
+    def to_dict(self) -> dict[str, Any]:
+        """The arm as results.json has it."""
+        return {
+            "name": self.name,
+            "ndcg@10": self.ndcg.mean,
+            "interval": [self.ndcg.low, self.ndcg.high],
+            "gap_closed": None if self.gap is None or np.isnan(self.gap) else self.gap,
+            "examination": self.examination,
+        }
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,9 @@ def demo(
         results = measure_arms(world, models)
         again = command_line("demo", out=out, seed=seed, queries=queries, pages=pages, steps=steps)
         page = demo_page(world, results, again)
-        numbers = in_numbers(world, results, seed)
+        clicks, seen = int(world.log.click.sum()), [float(value) for value in world.examination]
+        numbers = {"seed": seed, "pages": len(world.log), "clicks": clicks, "true_examination": seen}
+        numbers |= {"results": [result.to_dict() for result in results]}
         write_json(folder / "results.json", numbers)
         write_request(world.test, world.logging, folder / REQUEST)
         write_page(page, folder)
@@ -189,26 +195,6 @@ def verdict(results: list[DemoResult]) -> str:
     )
 
 
-def in_numbers(world: DemoWorld, results: list[DemoResult], seed: int) -> dict[str, Any]:
-    """All that was found, ready for JSON."""
-    return {
-        "seed": seed,
-        "pages": len(world.log),
-        "clicks": int(world.log.click.sum()),
-        "true_examination": [float(value) for value in world.examination],
-        "results": [
-            {
-                "name": r.name,
-                "ndcg@10": r.ndcg.mean,
-                "interval": [r.ndcg.low, r.ndcg.high],
-                "gap_closed": None if r.gap is None or np.isnan(r.gap) else r.gap,
-                "examination": r.examination,
-            }
-            for r in results
-        ],
-    }
-
-
 def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") -> Page:
     """The world, what was learned, and how well each arm ranks."""
     true, learned = list(world.examination), {r.name: r.examination for r in results if r.examination is not None}
@@ -237,13 +223,14 @@ def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") ->
 
 def results_table(results: list[DemoResult]) -> Table:
     """A row for each arm, the best of those that learn from clicks marked."""
+    rows, ndcg = [], []
+    for r in results:
+        gap = "" if r.gap is None else "no gap" if np.isnan(r.gap) else f"{100 * r.gap:.0f} %"
+        rows.append([r.name, f"{r.ndcg.mean:.3f}", f"{r.ndcg.low:.3f} to {r.ndcg.high:.3f}", gap, WHAT[r.name]])
+        of_clicks = r.name not in ("logging", "labeled")
+        ndcg.append(Value(r.ndcg.mean, r.ndcg.mean - r.ndcg.low) if of_clicks else None)
     columns = ("learned with", "nDCG@10", "95 % interval", "gap closed", "what it is")
-    learned = [r.name not in ("logging", "labeled") for r in results]
-    ndcg = [
-        Value(r.ndcg.mean, r.ndcg.mean - r.ndcg.low) if of_clicks else None
-        for r, of_clicks in zip(results, learned, strict=True)
-    ]
-    table = Table(columns, [r.cells() for r in results], text=("what it is",))
+    table = Table(columns, rows, text=("what it is",))
     return with_best(table, {1: ndcg}, among=FROM_CLICKS, spread="its 95 % interval")
 
 

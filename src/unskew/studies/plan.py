@@ -20,6 +20,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric
 from unskew.measuring.counterfactual.examination import examination_of
 from unskew.measuring.experiments.sequential import reach
+from unskew.options.runs import PlanArguments
 from unskew.pages.page import Page, Section, Table
 from unskew.results import Result
 from unskew.types import Array, Lists, Log
@@ -93,15 +94,18 @@ def plan(
     `pages` are as many as the log has and four times as many unless given. `methods` learn only where there are
     features; naive and dla unless given. `daily` pages turn numbers of pages into days.
     """
-    _check(shares, pages, repeats, daily)
+    PlanArguments.check(repeats=repeats, daily=daily)
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ConfigError("give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05", argument="shares")
+    if pages is not None and (not pages or not all(size >= 1 for size in pages)):
+        raise ConfigError("give numbers of pages, such as 10000,100000", argument="pages")
     bare = isinstance(log, str | Path) and features is None
     if methods and (bare or (isinstance(log, Log) and not log.lists.dim)):
         raise ConfigError(
             (Option("methods"), " learn from features: give ", Option("features"), " of the log's documents")
         )
-    made = (
-        log if isinstance(log, Twin) else twin(log, features=features, doc_ids=doc_ids, columns=columns, seed=seed)
-    )
+    given: dict[str, Any] = {"features": features, "doc_ids": doc_ids, "columns": columns, "seed": seed}
+    made = log if isinstance(log, Twin) else twin(log, **given)
     own = len(made.layout)
     sizes = tuple(pages) if pages is not None else (min(own, MOST), min(4 * own, MOST))
     tried = () if not made.layout.lists.dim else tuple(METHODS if methods is None else methods)
@@ -114,24 +118,12 @@ def plan(
     return Plan(tuple(cells), bench.gain, bench.shown, *how, tuple(dict.fromkeys(notes)))
 
 
-def _check(shares: Sequence[float], pages: Sequence[int] | None, repeats: int, daily: float | None) -> None:
-    """Refuse what cannot be tried."""
-    if not shares or not all(0 <= share <= 1 for share in shares):
-        raise ConfigError("give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05", argument="shares")
-    if pages is not None and (not pages or not all(size >= 1 for size in pages)):
-        raise ConfigError("give numbers of pages, such as 10000,100000", argument="pages")
-    if repeats < 1 or (daily is not None and not daily > 0):
-        raise ConfigError((Option("repeats"), " is at least 1, ", Option("daily"), " above 0"))
-
-
 class _Bench:
     """A twin, and what is tried on it."""
 
     def __init__(self, made: Twin, methods: Sequence[str], ranker: str, repeats: int, seed: int) -> None:
         self.made, self.methods, self.ranker, self.repeats, self.seed = made, methods, ranker, repeats, seed
-        self.best = (
-            truth_table(made).rename_columns(["query_id", "doc_id", "score", "label"]).drop_columns(["label"])
-        )
+        self.best = truth_table(made).drop_columns(["label"]).rename_columns(["query_id", "doc_id", "score"])
         self.theta = made.examination()
         self.notes: list[str] = []
         lists = made.layout.lists
@@ -151,7 +143,9 @@ class _Bench:
         proofs = [_quietly(prove, self.best, log=log) for log in logs]
         told = [_resolution(proof) for proof in proofs if proof is not None]
         smallest = [each[1] for each in told if each is not None]
-        off = [each for log in logs if (each := self._off(log)) is not None]
+        told_of = [each for log in logs if (each := examination_of(LoggedPages.from_log(log))) is not None]
+        ranks = [min(len(self.theta), len(each.theta)) for each in told_of]
+        off = [np.abs(e.values[:n] - self.theta[:n]).mean() for e, n in zip(told_of, ranks, strict=True)]
         verdicts = [proof.verdict for proof in proofs if proof is not None]
         return PlanCell(
             share,
@@ -165,14 +159,6 @@ class _Bench:
             float(np.mean(off)) if off else None,
             {method: self._learned(method, logs) for method in self.methods},
         )
-
-    def _off(self, log: Log) -> float | None:
-        """How far examination, as the log tells it, is from the twin's."""
-        told = examination_of(LoggedPages.from_log(log))
-        if told is None:
-            return None
-        ranks = min(len(self.theta), len(told.theta))
-        return float(np.abs(told.values[:ranks] - self.theta[:ranks]).mean())
 
     def _learned(self, method: str, logs: Sequence[Log]) -> float | None:
         """Mean true nDCG@10 of a method; None where it cannot learn, with a note."""
@@ -207,17 +193,14 @@ def _quietly(function: Callable[..., Any], *given: Any, failed: list[str] | None
 
 def _resolution(proof: ClickEvidence) -> tuple[str, float] | None:
     """The estimate to go by, and the relative gain that it finds 8 times in 10."""
-    fair = [one for one in proof.estimates if one.interval is not None and one.other and one.grounds != "shown"]
-    if not fair:
+    half = {}  # of an interval, relative to what the ranking is held against
+    for one in proof.estimates:
+        if one.interval is not None and one.other and one.grounds != "shown":
+            half[one.name] = float((one.interval[1] - one.interval[0]) / 2 / abs(one.other))
+    if not half:
         return None
-    direct = [one for one in fair if one.name == "direct"]
-    chosen = direct[0] if direct else min(fair, key=lambda one: _half(one))
-    return chosen.name, _half(chosen) * reach() / 1.959964
-
-
-def _half(one: Any) -> float:
-    """Half an interval, relative to what the ranking is held against."""
-    return float((one.interval[1] - one.interval[0]) / 2 / abs(one.other))
+    chosen = "direct" if "direct" in half else min(half, key=lambda name: half[name])
+    return chosen, half[chosen] * reach() / 1.959964
 
 
 def _gain(made: Twin) -> float:
@@ -270,20 +253,10 @@ def lead(told: Plan) -> str:
         return f"{gain}; none of these logs was sure to find even that. Try more pages, or a larger share."
     first = min(sure, key=lambda cell: (cell.share * cell.pages, cell.pages))
     said = f"{gain}; {first.pages:,} pages with {first.share:.1%} shuffled found it every time."
-    return said + _best(told.cells)
-
-
-def _best(cells: Sequence[PlanCell]) -> str:
-    """The method that was best on average."""
-    means: dict[str, list[float]] = {}
-    for cell in cells:
-        for method, value in cell.ndcg.items():
-            means.setdefault(method, []).extend([] if value is None else [value])
-    known = {method: sum(values) / len(values) for method, values in means.items() if len(values) == len(cells)}
-    if len(known) < 2:
-        return ""
-    best = max(known, key=lambda method: known[method])
-    return f" Of the methods {best} ranked best on average."
+    values = {method: [cell.ndcg[method] for cell in told.cells] for method in told.cells[0].ndcg}
+    means = {method: sum(filter(None, each)) for method, each in values.items() if None not in each}
+    best = max(means, key=lambda method: means[method], default=None)
+    return said + (f" Of the methods {best} ranked best on average." if len(means) > 1 else "")
 
 
 def _row(cell: PlanCell, methods: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ def propensity(asked: options.PropensityArguments, csv: CsvFile = None, as_json:
 def drift(asked: options.DriftArguments, as_json: Json = False) -> None:
     """Print what changed; the status says whether it matters."""
     from unskew.pages.documents.drift import drift_page
-    from unskew.workflows.inspections.drift import drift
+    from unskew.workflows.inspections.diagnosis import drift
 
     found = drift(**asked.given(), command=typed())
     show_result(found, as_json, drift_page, asked.out)

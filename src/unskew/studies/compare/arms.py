@@ -8,13 +8,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from unskew.errors import ConfigError, Key
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
-from unskew.settings import checked, table_of
+from unskew.settings import Config, Table, checked, table_of
 from unskew.workflows.runs.settings import Settings
 
 REFERENCES = ("naive", "labeled", "random", "logging")
@@ -75,13 +77,42 @@ class Arm:
         return {point.training: point.tuned for point in shared if point.ranker is not None}
 
 
+Values = Annotated[list[Any], Field(min_length=1)]
+"""What a grid tries for a setting."""
+
+
+class Grid(Config):
+    """Values to try: of settings of a method by their names, and of its training."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Values] = Field(init=False)
+    training: dict[str, Values] = Field(default_factory=dict)
+
+    @property
+    def axes(self) -> dict[tuple[str, str], list[Any]]:
+        """What it varies: ("method" or "training", setting) with its values."""
+        axes = {("method", name): values for name, values in self.__pydantic_extra__.items()}
+        return axes | {("training", name): values for name, values in self.training.items()}
+
+
+class ArmTable(Config):
+    """What a table of a method may say besides its settings."""
+
+    grid: Grid = Grid()
+    ranker: Table | None = None
+    training: Table = Field(default_factory=dict)
+    under: dict[str, Table] = Field(default_factory=dict)
+    """Settings under one behaviour alone."""
+
+
 @dataclass(frozen=True)
 class Shared:
     """What the file says of all arms."""
 
     ranker: Ranker
     training: Mapping[str, Any]
-    grid: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+    """Training settings that every method is tried with."""
 
 
 ADDED: Mapping[str, Mapping[str, Any]] = {"naive": {}, "labeled": {"documents": "all"}}
@@ -93,11 +124,6 @@ def read_arms(
 ) -> list[Arm]:
     """The arms of a file, with those of ADDED that it lacks, tuned as the methods are."""
     training_of(shared.training, "training")
-    if set(shared.grid) - {"training"}:
-        raise ConfigError(
-            "only grid.training holds for all methods; give other settings to a method's own grid",
-            argument=Key(f"grid.{min(set(shared.grid) - {'training'})}"),
-        )
     arms = [_arm(f"methods.{index}", table, shared) for index, table in enumerate(tables)]
     tuned = {how: text for arm in arms for how, text in arm.trainings.items()}
     tuned = tuned or {training_of(shared.training, "training"): ""}
@@ -127,13 +153,14 @@ def label_of(key: str, content: dict[str, Any]) -> str:
 def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     """An arm with every combination of its grid and of the file's."""
     content = dict(table)
-    label, grid, ranker = label_of(key, content), content.pop("grid", {}), content.pop("ranker", None)
-    under, apart = _tables(f"{key}.under", content.pop("under", {})), content.pop("training", {})
+    label = label_of(key, content)
+    said = checked(ArmTable, {name: content.pop(name) for name in ArmTable.model_fields if name in content}, key)
+    ranker, apart = said.ranker, said.training
     method = table_of(key, content, LEARNERS)
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{label} is the name of an arm that every comparison has", argument=Key(f"{key}.label"))
     packaged = isinstance(method, PackageConfig)
-    own = _axes(f"{key}.grid", grid)
+    own = said.grid.axes
     tuned = any(home == "training" for home, _ in own)
     if packaged and (ranker is not None or tuned or apart):
         wrong = "grid.training" if tuned else "training" if apart else "ranker"
@@ -141,7 +168,7 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
             f"{method.name} grows its own trees; give it settings of theirs", argument=Key(f"{key}.{wrong}")
         )
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
-    axes = own if packaged else _axes("grid", shared.grid) | own
+    axes = own if packaged else {("training", name): each for name, each in shared.grid.items()} | own
     own_training = dict(shared.training) | apart
     training_of(own_training, f"{key}.training")
     usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
@@ -152,7 +179,7 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
         of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
         changed = {
             name: (table_of(f"{key}.under.{name}", content | of_method | changes, LEARNERS), _text(changes))
-            for name, changes in under.items()
+            for name, changes in said.under.items()
         }
         points.append(
             Point(
@@ -167,29 +194,5 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     return Arm(label, tuple(points), bool(apart))
 
 
-def _tables(key: str, given: Any) -> dict[str, dict[str, Any]]:
-    """Tables by name."""
-    if not isinstance(given, Mapping) or not all(isinstance(table, Mapping) for table in given.values()):
-        raise ConfigError(
-            f"input should be a table of settings for each behaviour, not {given!r}", argument=Key(key)
-        )
-    return {name: dict(table) for name, table in given.items()}
-
-
 def _text(chosen: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in chosen.items())
-
-
-def _axes(key: str, grid: Any) -> dict[tuple[str, str], list[Any]]:
-    """What the grid varies: ("method" or "training", setting) with its values."""
-    inside = grid.get("training", {}) if isinstance(grid, Mapping) else {}
-    for place, table in ((key, grid), (f"{key}.training", inside)):
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"input should be a table of lists, not {table!r}", argument=Key(place))
-    axes = {("method", name): values for name, values in grid.items() if name != "training"}
-    axes |= {("training", name): values for name, values in inside.items()}
-    for (home, name), values in axes.items():
-        if not isinstance(values, list) or not values:
-            place = f"{key}.{'training.' * (home == 'training')}{name}"
-            raise ConfigError(f"input should be a list of values to try, not {values!r}", argument=Key(place))
-    return axes

@@ -46,7 +46,7 @@ from unskew.learning.rankers import RANKERS
 from unskew.options.base import Paths
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
-from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
+from unskew.studies.compare.arms import Arm, Shared, Values, label_of, read_arms
 from unskew.tables.lists.datasets import PRESETS
 from unskew.tables.lists.scaling import SCALINGS
 
@@ -109,6 +109,13 @@ class CompareData(Config):
         return hash(self.model_dump_json())
 
 
+class TrainingGrid(Config):
+    """Values to try with every method."""
+
+    training: dict[str, Values] = Field(default_factory=dict)
+    """Training settings, each with a list of values."""
+
+
 class CompareFile(LogOptions):
     """A whole compare file, as written; every log is as long as it says."""
 
@@ -126,8 +133,8 @@ class CompareFile(LogOptions):
     """What scores documents: the name of a ranker, and its settings."""
     training: Table = Field(default_factory=dict)
     """How all are trained: settings of `Training`."""
-    grid: Table = Field(default_factory=dict)
-    """`grid.training`: training settings that every method is tried with."""
+    grid: TrainingGrid = TrainingGrid()
+    """Settings that every method is tried with."""
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
     """How many seeds, or which; one seed is a log and a training."""
     baselines: list[str] | None = None
@@ -174,11 +181,10 @@ def read_compare_file(path: Path) -> Asked:
 def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     """Check the content of a compare file whose paths are relative to `base`."""
     file = checked(CompareFile, content, "")
-    _check_data(file.data)
-    _check_clicks(file)
+    _check_data(file)
     ranker = table_of("ranker", file.ranker, RANKERS)
     added = ("naive", "labeled") if file.data.log is None else ("naive",)
-    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid), added)
+    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid.training), added)
     _distinct("methods", [arm.label for arm in arms])
     _check_arms(file.data, arms)
     unlabelled = file.data.lists is not None and file.data.validation is None
@@ -186,31 +192,32 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
         raise ConfigError(
             (Option(Key("training.validate_on"), "labels"), " needs ", Option(Key("data.validation")))
         )
-    people = [_behaviour(f"behaviours.{index}", table) for index, table in enumerate(file.behaviours)]
+    people = []
+    for index, given in enumerate(file.behaviours):
+        table = dict(given)
+        label = label_of(f"behaviours.{index}", table)
+        people.append((label, table_of(f"behaviours.{index}", table, BEHAVIOURS)))
     _distinct("behaviours", [label for label, _ in people])
     for label in {label for arm in arms for point in arm.points for label in point.under}:
         known(Key("under"), label, dict(people))
+    labels = {arm.label: arm for arm in arms}
+    baselines = file.baselines
+    if baselines is None:
+        baselines = [label for label, arm in labels.items() if label == "naive" or arm.packaged]
     return Asked(
         file=file,
         base=base,
         behaviours=dict(people),
         logger=table_of("logger", file.logger, LOGGERS),
         arms=tuple(arms),
-        baselines=_baselines(file.baselines, arms),
+        baselines=tuple(known(Key("baselines"), label, labels) for label in baselines),
         seeds=tuple(range(file.seeds)) if isinstance(file.seeds, int) else tuple(dict.fromkeys(file.seeds)),
     )
 
 
-def _baselines(given: list[str] | None, arms: Sequence[Arm]) -> tuple[str, ...]:
-    """Labels of the arms that the others are to beat."""
-    labels = {arm.label: arm for arm in arms}
-    if given is None:
-        return tuple(label for label, arm in labels.items() if label == "naive" or arm.packaged)
-    return tuple(known(Key("baselines"), label, labels) for label in given)
-
-
-def _check_data(data: CompareData) -> None:
-    """One source, with all that it needs and nothing of another."""
+def _check_data(file: CompareFile) -> None:
+    """One source, with all that it needs and nothing of another; clicks are simulated, or they are real."""
+    data = file.data
     known(Key("data.scaled"), data.scaled, SCALINGS)
     known(Key("data.scaling"), data.scaling, SCALINGS)
     given = [key for key in ("lists", "preset", "synthetic", "log") if getattr(data, key) is not None]
@@ -228,24 +235,13 @@ def _check_data(data: CompareData) -> None:
     wrong = [key for key, home in homes.items() if key in data.model_fields_set and given[0] not in home]
     if wrong:
         raise ConfigError(f"cannot be given beside {given[0]}", argument=Key(f"data.{wrong[0]}"))
-
-
-def _check_clicks(file: CompareFile) -> None:
-    """Clicks are simulated, or they are real."""
-    if file.data.log is None:
-        if not file.behaviours:
-            raise ConfigError(
-                "missing; say how people click, or name a real log, data.log", argument=Key("behaviours")
-            )
-        return
-    simulated = ("behaviours", "logger", *LogOptions.model_fields)
-    wrong = [key for key in simulated if key in file.model_fields_set]
-    if wrong:
-        raise ConfigError(
-            "cannot be given beside data.log, whose clicks are real",
-            argument=Key(wrong[0]),
-            hint="remove one of them",
-        )
+    if data.log is None and not file.behaviours:
+        what = "missing; say how people click, or name a real log, data.log"
+        raise ConfigError(what, argument=Key("behaviours"))
+    simulated = [key for key in ("behaviours", "logger", *LogOptions.model_fields) if key in file.model_fields_set]
+    if data.log is not None and simulated:
+        what = "cannot be given beside data.log, whose clicks are real"
+        raise ConfigError(what, argument=Key(simulated[0]), hint="remove one of them")
 
 
 def _check_arms(data: CompareData, arms: Sequence[Arm]) -> None:
@@ -261,12 +257,6 @@ def _check_arms(data: CompareData, arms: Sequence[Arm]) -> None:
                 raise ConfigError(
                     "beside data.log only clicks choose", argument=Key("training.validate_on"), value="labels"
                 )
-
-
-def _behaviour(key: str, table: Mapping[str, object]) -> tuple[str, Behaviour]:
-    content = dict(table)
-    label = label_of(key, content)
-    return label, table_of(key, content, BEHAVIOURS)
 
 
 def _distinct(key: str, labels: list[str]) -> None:

@@ -11,7 +11,6 @@ import pyarrow.csv as pacsv
 from unskew.diagnosis.click_models import (
     CLICK_MODELS,
     ClickModelComparison,
-    FittedClickModel,
     fit_and_compare,
     read_pages,
 )
@@ -56,8 +55,13 @@ def compare_click_models(
     found = fit_and_compare(pages, models or tuple(CLICK_MODELS), held_out=held, seed=seed)
     if out is not None:
         judge = next((row.name for row in found.models if found.fitted[row.name].tells_documents_apart), None)
-        whole = None if judge is None else fit_model(judge, found.fitted[judge].model, pages)
-        write_comparison(found, whole, Path(out), force=force)
+        with complete_folder(Path(out), force=force, ours=COMPARED) as working:
+            write_json(working / COMPARISON, found.to_dict() | {"judged_by": judge})
+            if judge is not None:
+                whole = fit_model(judge, found.fitted[judge].model, pages)
+                (working / JUDGE).mkdir()
+                write_model(whole, working / JUDGE)
+                pacsv.write_csv(whole.relevance(), working / JUDGMENTS)
     return found
 
 
@@ -72,16 +76,3 @@ def share_or_log(text: str) -> float | Path:
     if not 0 < share < 1:
         raise ConfigError("give a share of the pages between 0 and 1, or a log", argument="held_out", value=text)
     return share
-
-
-def write_comparison(
-    found: ClickModelComparison, judge: FittedClickModel | None, folder: Path, *, force: bool = False
-) -> None:
-    """Write the folder, whole or not at all."""
-    told = {"judged_by": None if judge is None else judge.name}
-    with complete_folder(folder, force=force, ours=COMPARED) as working:
-        write_json(working / COMPARISON, found.to_dict() | told)
-        if judge is not None:
-            (working / JUDGE).mkdir()
-            write_model(judge, working / JUDGE)
-            pacsv.write_csv(judge.relevance(), working / JUDGMENTS)

@@ -1,4 +1,4 @@
-"""`unskew diagnose`: from a log to its diagnosis in files: a page, JSON, propensities."""
+"""`unskew diagnose` and `drift`: from logs to what was found in files: a page, JSON, propensities."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from typing import Any, Unpack
 
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.diagnosis import diagnose as find
+from unskew.diagnosis.drift.drift import Drift
+from unskew.diagnosis.drift.drift import drift as find_drift
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE
+from unskew.logs.reader import StoredLog
 from unskew.names import KEYS, Names
 from unskew.options.base import EngineConnection
 from unskew.pages.documents.diagnosis import TOP, diagnosis_page
+from unskew.pages.documents.drift import drift_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page
+from unskew.pages.page_files import page_place, write_found
 from unskew.pages.web import html
+from unskew.settings import no_such
 from unskew.tables.engine.engine import Engine
 
 FILE = "diagnosis.json"
@@ -60,6 +66,9 @@ def diagnose(
         refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
         raise ConfigError("give a name that ends in .json or .csv", argument="propensities", value=propensities)
+    # what queries and documents are called in features, where `ingest` has renamed those of the log
+    stored = isinstance(log, str | Path) and features is not None and not columns
+    renamed = Names.of(None, log).only(KEYS) if stored else None
     found = find(
         log,
         segments=segments,
@@ -68,7 +77,7 @@ def diagnose(
         labels=labels,
         models=models,
         columns=columns,
-        feature_columns=None if features is None or columns else _renamed(log),
+        feature_columns=renamed,
         engine=engine,
         seed=seed,
         **connection,
@@ -82,11 +91,6 @@ def diagnose(
         with located(log if isinstance(log, str | Path) else TABLE):
             found.propensities().write(Path(propensities))
     return found
-
-
-def _renamed(log: Any) -> Mapping[str, str] | None:
-    """What queries and documents are called in features, where `ingest` has renamed those of the log."""
-    return Names.of(None, log).only(KEYS) if isinstance(log, str | Path) else None
 
 
 def _write(found: Diagnosis, out: Path, page: Page, force: bool) -> None:
@@ -109,3 +113,33 @@ def brief(found: Diagnosis) -> Page:
     top = [section for section in whole.sections if section.heading in TOP]
     bare = [replace(section, figures=(), tables=()) for section in top]
     return replace(whole, sections=bare, notes=())
+
+
+def drift(
+    old: Any,
+    new: Any,
+    *,
+    segments: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: Path | str | None = None,
+    command: str = "",
+    force: bool = False,
+    engine: str = "duckdb",
+    **connection: Unpack[EngineConnection],
+) -> Drift:
+    """Say what changed from an old log to a new one, and whether propensities of the old one still hold.
+
+    Logs are Parquet files, folders of them, tables in memory or `Log`s. `out` is a page (.html) to write; it is
+    overwritten by `force` alone. `segments` are columns to compare the mix of, serp_* unless given; `columns` says
+    theirs for ours; `connection` says how the engine is reached.
+    """
+    place = page_place(out, force=force)
+    for each in (old, new):
+        if isinstance(each, str | Path) and "://" not in str(each):
+            if not Path(each).exists():
+                raise no_such(Path(each), "log")
+            StoredLog.open(each, Names.of(columns), shared=True)
+    found = find_drift(old, new, segments=segments, columns=columns, engine=engine, **connection)
+    if place is not None:
+        write_found(place, drift_page(found, command))
+    return found

@@ -8,7 +8,7 @@ Features from files are laid out on disk once and mapped into memory, so a table
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,23 +67,18 @@ def predict(
     if place not in (None, STANDARD):
         known("out", Path(str(place)).suffix, KINDS)
         refuse_existing(Path(str(place)), force=force)
-    opened = load_scorer(run) if isinstance(run, str | Path) else run
-    model = opened if isinstance(opened, Scorer) else opened.model
+    model = load_scorer(run) if isinstance(run, str | Path) else run if isinstance(run, Scorer) else run.model
     names = Names.of(columns, run)
     lists = documents(model, features, names, candidates=candidates, doc_ids=doc_ids, tracked=tracked)
     blocks = score_blocks(model, lists, names)
+    table = None
     if place is None:
-        return Predictions(None, len(lists), len(lists.features), pa.concat_tables(blocks))
-    _write(blocks, place)
-    return Predictions(place, len(lists), len(lists.features))
-
-
-def _write(blocks: Iterator[Any], place: str) -> None:
-    """Write scores to a file, whole or not at all, or to standard output."""
-    if place == STANDARD:
+        table = pa.concat_tables(blocks)
+    elif place == STANDARD:
         sys.stdout.flush()
         write_blocks(blocks, getattr(sys.stdout, "buffer", sys.stdout), pacsv.CSVWriter)
-        return
-    Path(place).parent.mkdir(parents=True, exist_ok=True)
-    with complete_file(Path(place)) as ready:
-        write_blocks(blocks, ready, pacsv.CSVWriter if place.endswith(".csv") else pq.ParquetWriter)
+    else:
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        with complete_file(Path(place)) as ready:
+            write_blocks(blocks, ready, pacsv.CSVWriter if place.endswith(".csv") else pq.ParquetWriter)
+    return Predictions(place, len(lists), len(lists.features), table)

@@ -13,12 +13,14 @@ from typing import Any, Literal, get_args
 
 from unskew.diagnosis.evidence.evidence import measured
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.errors import ConfigError, DataError, Option
+from unskew.errors import ConfigError, Option
 from unskew.examination import Examination
-from unskew.learning.scoring.model import load
-from unskew.learning.scoring.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer, load_scorer
+from unskew.options.logs import PropensityArguments
 from unskew.settings import known
 from unskew.types import Log
+from unskew.workflows.inputs.rankings import model_of
+from unskew.workflows.proofs.proof import learned_examination
 from unskew.workflows.runs.run import Run
 
 By = Literal["shuffled", "swaps"]
@@ -40,34 +42,18 @@ def propensity(
     with any of it counts as clicked. `max_weight` clips the weights, as it does for the method `ipw`. `columns`
     says theirs for ours.
     """
-    if max_weight is not None and not max_weight >= 1:
-        raise ConfigError("at least 1", argument="max_weight", value=max_weight)
+    PropensityArguments.check(max_weight=max_weight)
     if by is not None:
         known("by", by, get_args(By))
-    if isinstance(source, str | Path):
-        model = load(source) if (Path(source) / "model.json").exists() else None
-    else:
-        model = source.model if isinstance(source, Run) else source if isinstance(source, Scorer) else None
+    place = source if isinstance(source, str | Path) else None
+    of_run = place is not None and (Path(place) / "model.json").exists()
+    model = load_scorer(place) if of_run and place is not None else model_of(source)
     if model is not None:
         if by is not None:
             raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
-        found = of_run(model, source)
+        found = learned_examination(model, f"method {model.card.method['name']}", place)
     else:
         own = isinstance(source, Log)  # its feedback stands in the place of clicks already
         with open_tables(source, columns=columns, feedback=None if own else feedback) as tables:
             found = measured(tables, by)
     return replace(found, max_weight=max_weight)
-
-
-def of_run(model: Scorer, source: object) -> Examination:
-    """What a method learned."""
-    theta = model.propensity()
-    if theta is None:
-        name = model.card.method["name"]
-        place = source if isinstance(source, str | Path) else None
-        raise DataError(
-            f"{name} learns no examination by rank",
-            path=place,
-            hint="take a run of dla, ipw or regression_em, or the log itself",
-        )
-    return Examination.of(theta, f"method {model.card.method['name']}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,19 +38,16 @@ def report(
         raise ConfigError(f"nothing to report; {WANTED}")
     if out is not None:
         refuse_existing(Path(out), force=force)
-    page = joined(_told_apart({Path(place): page_at(Path(place)) for place in places}), title, command)
-    if out is not None:
-        write_text(Path(out), html(page))
-    return page
-
-
-def _told_apart(pages: Mapping[Path, Page]) -> list[Page]:
-    """The pages, those of one title with their places behind it."""
+    pages = {Path(place): page_at(Path(place)) for place in places}
     titles = [page.title for page in pages.values()]
-    return [
+    apart = [
         replace(page, title=f"{page.title} ({place})") if titles.count(page.title) > 1 else page
         for place, page in pages.items()
     ]
+    page = joined(apart, title, command)
+    if out is not None:
+        write_text(Path(out), html(page))
+    return page
 
 
 def page_at(place: Path) -> Page:
@@ -61,17 +58,12 @@ def page_at(place: Path) -> Page:
         return read_page(place / SAVED)
     if place.is_dir() and (place / MARKER).is_file():
         return _run(place)
-    if place.suffix == ".json" and place.is_file():
-        return _diagnosis(place)
+    if place.suffix == ".json" and place.is_file():  # what `unskew diagnose --json FILE` wrote
+        try:
+            return diagnosis_page(Diagnosis.from_dict(read_json(place)), command=f"unskew diagnose --json {place}")
+        except ValueError as error:
+            raise DataError("no diagnosis of ours", path=place, hint=WANTED) from error
     raise DataError("nothing that can be reported", path=place, hint=WANTED)
-
-
-def _diagnosis(path: Path) -> Page:
-    """What `unskew diagnose --json FILE` wrote."""
-    try:
-        return diagnosis_page(Diagnosis.from_dict(read_json(path)), command=f"unskew diagnose --json {path}")
-    except ValueError as error:
-        raise DataError("no diagnosis of ours", path=path, hint=WANTED) from error
 
 
 def _run(folder: Path) -> Page:

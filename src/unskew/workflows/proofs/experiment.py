@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, Option
+from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import open_log, place_of
 from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.effects import Experiment
@@ -20,10 +20,13 @@ from unskew.measuring.experiments.interleaving import sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
 from unskew.names import Names
 from unskew.options.base import EngineConnection
-from unskew.settings import known
+from unskew.options.logs import ExperimentArguments
+from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log
-from unskew.workflows.proofs.policies import METRICS, Kind, PolicyPages, cluster_of, won_pages
+from unskew.workflows.proofs.policies import CLUSTERS, METRICS, Kind, PolicyPages, won_pages
+
+TOO_FEW = f"{FEWEST} clusters with some spread are the fewest."
 
 
 def experiment(
@@ -50,23 +53,15 @@ def experiment(
     `detect` is the relative difference that sample sizes are told for. `connection` says how the engine
     is reached.
     """
-    if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
-        raise ConfigError(
-            (
-                Option("level"),
-                " is between 0.5 and 1, ",
-                Option("detect"),
-                " above 0, ",
-                Option("planned"),
-                f" at least {FEWEST}",
-            )
-        )
+    ExperimentArguments.check(level=level, detect=detect, planned=planned)
     ways = judged.Ways(level, planned, detect)
     needed, place = ["page_id", "position", "click"], str(place_of(log))
     with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
         by = by or ("team" if "team" in shown.columns else "policy_id")
-        name = cluster_of(shown, cluster, place)
-        pages = PolicyPages(running, shown, by, name, metric, place)
+        if cluster is not None:
+            require_columns([cluster], shown.columns, path=place)
+        cluster = cluster or next(name for name in CLUSTERS if name in shown.columns)
+        pages = PolicyPages(running, shown, by, cluster, metric, place)
         if pages.kind(kind) == "interleaved":
             return _interleaved(pages, control, ways)
         return _beside(pages, control, shares, ways)
@@ -77,7 +72,8 @@ def _beside(
 ) -> Experiment:
     """An A/B log."""
     sums, untold = pages.by_cluster()
-    base = _control(control, sums)
+    shown_most = min(sums, key=lambda name: (-float(sums[name].pages.sum()), name))
+    base = shown_most if control is None else known("control", control, list(sums))
     wanted = _shares(shares, sums)
     others = [name for name in sums if name != base]
     effects = tuple(
@@ -94,13 +90,6 @@ def _beside(
     verdict, sentence = _verdict(effects, arms, p, METRICS.get(pages.metric, f"{pages.metric} per page"))
     how = ("A/B", pages.metric, pages.cluster, ways.level, ways.detect)
     return Experiment(*how, arms, effects, p, None, verdict, sentence, tuple(notes))
-
-
-def _control(asked: str | None, sums: Mapping[str, judged.Sums]) -> str:
-    """The policy to hold the others against."""
-    if asked is not None:
-        return known("control", asked, list(sums))
-    return min(sums, key=lambda name: (-float(sums[name].pages.sum()), name))
 
 
 def _shares(asked: Mapping[str, float] | None, sums: Mapping[str, judged.Sums]) -> Mapping[str, float]:
@@ -139,7 +128,7 @@ def _verdict(
     told = f"{best.policy} against {best.control}: {metric} {best.difference:+.4g}"
     told += "" if best.lift is None else f" ({best.lift:+.1%})"
     if best.always is None:
-        return "cannot tell", f"Cannot tell. {told}; {FEWEST} clusters with some spread are the fewest."
+        return "cannot tell", f"Cannot tell. {told}; {TOO_FEW}"
     bounds = f"{best.always[0]:+.4g} to {best.always[1]:+.4g} whenever looked at"
     return best.verdict, f"{best.verdict.capitalize()}. {told}, {bounds}."
 
@@ -162,21 +151,18 @@ def _interleaved(pages: PolicyPages, control: str | None, ways: judged.Ways) -> 
         judged.ShownPolicy(name, int(wins.seen.sum()), int(wins.pages.sum()), share, None)
         for name, share in ((base, 1 - credit), (other, credit))
     )
-    verdict, sentence = _preferred(found, wins.mean, p)
+    told = f"{other} won {wins.mean:.1%} of the pages against {base}, half being even"
+    if p < judged.MISMATCH:
+        verdict = "cannot tell"
+        sentence = (
+            f"the two did not pick first equally often (p = {p:.2g}), as team draft has it. Check how the lists"
+        )
+        sentence = f"Cannot tell: {sentence} are made."
+    elif found.always is None:
+        verdict, sentence = "cannot tell", f"Cannot tell. {told}; {TOO_FEW}"
+    else:
+        bounds = f"{0.5 + found.always[0]:.1%} to {0.5 + found.always[1]:.1%} whenever looked at"
+        verdict, sentence = found.verdict, f"{found.verdict.capitalize()}. {told}: {bounds}."
     notes = ("A page is won by the policy whose results got more clicks; half a win each where neither did.",)
     how = ("interleaving", "wins", pages.cluster, ways.level, ways.detect)
     return Experiment(*how, arms, (found,), p, sign, verdict, sentence, notes)
-
-
-def _preferred(found: judged.Effect, share: float, p: float) -> tuple[str, str]:
-    """The verdict of interleaving, and a sentence."""
-    if p < judged.MISMATCH:
-        return "cannot tell", (
-            f"Cannot tell: the two did not pick first equally often (p = {p:.2g}), as team draft has it. Check "
-            "how the lists are made."
-        )
-    told = f"{found.policy} won {share:.1%} of the pages against {found.control}, half being even"
-    if found.always is None:
-        return "cannot tell", f"Cannot tell. {told}; {FEWEST} clusters with some spread are the fewest."
-    bounds = f"{0.5 + found.always[0]:.1%} to {0.5 + found.always[1]:.1%} whenever looked at"
-    return found.verdict, f"{found.verdict.capitalize()}. {told}: {bounds}."

@@ -111,8 +111,10 @@ class JoinedLog:
     def _part(self, rows: Any) -> JudgedPart:
         """Rows in the order of pages and positions, as arrays."""
         columns = {name: to_array(rows[name]) for name in rows.column_names}
-        order = _reading_order(columns["page"], columns["position"])
-        if order is not None:
+        if reading_order(columns["page"], columns["position"]) is not None:
+            order = np.argsort(columns["page"], kind="stable")  # pages that come in runs are sorted fast
+            inside = reading_order(columns["page"][order], columns["position"][order])
+            order = order if inside is None else order[inside]
             columns = {name: column[order] for name, column in columns.items()}
         page, query = columns["page"], columns["query"].astype(np.int64)
         starts = page_starts(page)
@@ -257,12 +259,3 @@ def _joined(shown: Table, pairs: Table) -> Table:
 def _number(ids: Any) -> Any:
     """Whole numbers as they are, others by a hash."""
     return ids.cast("int64") if ids.type().is_integer() else ids.hash()
-
-
-def _reading_order(page: Array, position: Array) -> Array | None:
-    """The order by page and position, or None where rows are in it; pages that come in runs are sorted fast."""
-    if reading_order(page, position) is None:
-        return None
-    order = np.argsort(page, kind="stable")
-    inside = reading_order(page[order], position[order])
-    return order if inside is None else order[inside]

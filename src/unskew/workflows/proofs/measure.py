@@ -76,43 +76,28 @@ def measure(
         )
     place = page_place(out, force=force, ours=MEASURED)
     _refuse_unused(lists, log, outcomes, by_frequency, buckets)
-    named, beside = _names(run, columns), None if lists is not None else tracked
+    told = isinstance(run, str | Path) or model_of(run) is not None  # a run remembers what columns were called
+    named, beside = Names.of(columns, run if told else None), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
     new, other = open_ranking(run, **options), None if against is None else open_ranking(against, **options)
     found = Measurement(new.name, None if other is None else Compared(other.name))
     judged = log
     if lists is not None:
-        from unskew.workflows.proofs.measure_lists import ListsAsked, measure_lists  # loads torch
+        from unskew.workflows.proofs.measure_lists import measure_lists  # loads torch
 
-        asked = ListsAsked(
-            metrics or DEFAULT_METRICS, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked
-        )
-        found, judged = measure_lists(asked, new, other, lists, log)
+        metrics = metrics or DEFAULT_METRICS
+        said: dict[str, Any] = {"metrics": metrics, "empty": empty, "outcomes": outcomes, "buckets": buckets}
+        said |= {"by_frequency": by_frequency, "columns": named, "doc_ids": doc_ids, "tracked": tracked}
+        found, judged = measure_lists(new, other, lists, log, **said)
     if judged is not None:
-        evidence = prove(
-            new,
-            other or ShownRanking(),
-            log=judged,
-            columns=named,
-            propensities=propensities,
-            by=by,
-            at=at,
-            level=level,
-            seed=seed,
-            engine=engine,
-            **connection,
-        )
+        how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "level": level, "seed": seed}
+        against = other or ShownRanking()
+        evidence = prove(new, against, log=judged, columns=named, engine=engine, **how, **connection)
         found = replace(found, evidence=evidence)
     if place is not None:
         page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
         write_found(place, page, found, force=force, ours=MEASURED)
     return found
-
-
-def _names(run: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Theirs for ours: as given, or as a run remembers them."""
-    told = isinstance(run, str | Path) or model_of(run) is not None
-    return Names.of(columns, run) if told else dict(columns or {})
 
 
 def _refuse_unused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -84,11 +84,6 @@ def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, s
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))
         ids, pages = found["query_id"], to_array(found["pages"])
-    return _of_lists(ids, pages, lists, "the log" if isinstance(log, Log) else log)
-
-
-def _of_lists(ids: Any, pages: Array, lists: Lists, place: Path | str) -> Array:
-    """Counts [Q] in the order of the lists."""
     at = match(ids, lists.query_ids)
     counts = np.zeros(len(lists), np.int64)
     np.add.at(counts, at[at >= 0], pages[at >= 0])
@@ -96,7 +91,7 @@ def _of_lists(ids: Any, pages: Array, lists: Lists, place: Path | str) -> Array:
         theirs = f"such as {ids[0].as_py()}" if len(ids) else "none at all"
         raise DataError(
             f"none of its queries ({theirs}) is one of the {len(lists)} measured, such as {lists.query_ids[0]}",
-            path=place,
+            path="the log" if isinstance(log, Log) else log,
             hint="give the log of a time when these queries were asked",
         )
     return counts
@@ -107,49 +102,45 @@ CUTS = (5, 10)
 """Cut-offs of the nDCG of logged pages."""
 
 
-@dataclass(frozen=True)
-class ListsAsked:
-    """What is asked of labelled lists."""
-
-    metrics: Sequence[str]
-    empty: str
-    outcomes: Sequence[str]
-    by_frequency: Log | Path | str | None
-    buckets: int | None
-    columns: Mapping[str, str]
-    doc_ids: bool
-    tracked: Path | str | None
-
-
 def measure_lists(
-    asked: ListsAsked, new: Ranking, other: Ranking | None, lists: Lists | Files, log: Log | Path | str | None
+    new: Ranking,
+    other: Ranking | None,
+    lists: Lists | Files,
+    log: Log | Path | str | None,
+    *,
+    metrics: Sequence[str],
+    empty: str,
+    outcomes: Sequence[str],
+    by_frequency: Log | Path | str | None,
+    buckets: int | None,
+    columns: Names,
+    doc_ids: bool,
+    tracked: Path | str | None,
 ) -> tuple[Measurement, Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
-    convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
-    stored = (
-        None if log is None or isinstance(log, Log) else StoredLog.open(log, Names.of(asked.columns), shared=True)
-    )
+    convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
+    stored = None if log is None or isinstance(log, Log) else StoredLog.open(log, columns, shared=True)
     model = new.model if isinstance(new, ModelRanking) else None
     shown_by = log if isinstance(log, str | Path) else None
-    how: dict[str, Any] = {"doc_ids": asked.doc_ids, "tracked": asked.tracked}
-    lists = documents(model, lists, asked.columns, candidates=shown_by, **how)
-    report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
+    how: dict[str, Any] = {"doc_ids": doc_ids, "tracked": tracked}
+    lists = documents(model, lists, columns, candidates=shown_by, **how)
+    report = measure_ranking(_scores(new, lists), lists, metrics, empty=convention)
     against, others = None if other is None else Compared(other.name), None
     if other is not None and against is not None and not isinstance(other, ShownRanking):
-        others = measure_ranking(_scores(other, lists), lists, asked.metrics, empty=convention).per_query
+        others = measure_ranking(_scores(other, lists), lists, metrics, empty=convention).per_query
         tests = {name: Paired.of(values, others[name]) for name, values in report.per_query.items()}
         against = replace(against, metrics=tests)
     found = Measurement(new.name, against, report)
-    if asked.by_frequency is not None:
-        frequency = QueryFrequency(asked.by_frequency, lists, asked.buckets, asked.columns)
+    if by_frequency is not None:
+        frequency = QueryFrequency(by_frequency, lists, buckets, columns)
         found = replace(found, frequency=frequency.measured(report.per_query, others))
     shown = log if stored is None else stored.log(lists)
     if not isinstance(shown, Log):
         return found, None
     scores = _scores(new, shown.lists)
-    pages = measure_pages(scores, shown, asked.outcomes)
+    pages = measure_pages(scores, shown, outcomes)
     if other is not None and against is not None and others is not None:
-        beside = measure_pages(_scores(other, shown.lists), shown, asked.outcomes)
+        beside = measure_pages(_scores(other, shown.lists), shown, outcomes)
         compared = {name: Paired.of(pages[name].shares, beside[name].shares) for name in pages}
         found = replace(found, against=replace(against, pages=compared))
     # a package ranks and has no click model
@@ -186,8 +177,9 @@ def measure_pages(known_scores: Array, log: Log, outcomes: Sequence[str] = ()) -
     for name, column in {"clicks": log.click, **{name: log.columns[name] for name in outcomes}}.items():
         for at, kind in product(CUTS, ("nDCG", "IPS-nDCG")):
             by = weights if kind == "IPS-nDCG" else None
+            values = outcome_values(name, column)
             found[f"{kind}@{at} of {name}"] = page_ndcg_metric(
-                scores, outcome_values(name, column), offsets=log.offsets, weights=by, at=at
+                scores, values, offsets=log.offsets, weights=by, at=at
             )
     return found
 

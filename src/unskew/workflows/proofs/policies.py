@@ -35,14 +35,6 @@ BOTH = 0.9
 Kind = Literal["ab", "interleaved"]
 
 
-def cluster_of(shown: Table, asked: str | None, place: str) -> str:
-    """The column of clusters."""
-    if asked is not None:
-        require_columns([asked], shown.columns, path=place)
-        return asked
-    return next(name for name in CLUSTERS if name in shown.columns)
-
-
 @dataclass(frozen=True)
 class PolicyPages:
     """A log with its policies, before anything is counted."""

@@ -12,8 +12,8 @@ alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -38,13 +38,11 @@ from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking
-from unskew.workflows.proofs.joined_log import MISSING, JoinedLog, JudgedPart, join_log
-
-# ---- Examination by rank for a judgement by clicks, as a file, a run or the caller tells it
-
+from unskew.workflows.proofs.joined_log import MISSING, JudgedPart, join_log
 
 Examined = Any
 """An `Examination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
@@ -55,23 +53,21 @@ def known_examination(given: Examined) -> Examination | None:
     if given is None or isinstance(given, Examination):
         return given
     if (model := model_of(given)) is not None:
-        return _of_model(model, str(model.card.method["name"]))
+        return learned_examination(model, f"run {model.card.method['name']}")
     if isinstance(given, str | Path):
         if (Path(given) / "model.json").exists():
-            return _of_model(load_scorer(given), str(given))
+            return learned_examination(load_scorer(given), f"run {given}", given)
         return Examination.read(given)
     return Examination.of(given, "numbers")
 
 
-def _of_model(model: Scorer, name: str) -> Examination:
+def learned_examination(model: Scorer, source: str, place: Path | str | None = None) -> Examination:
+    """What the method of a run learned."""
     theta = model.propensity()
     if theta is None:
-        hint = "take a run of dla, ipw or regression_em, a file, or leave it to the log"
-        raise DataError(f"{model.card.method['name']} learns no examination by rank", path=name, hint=hint)
-    return Examination.of(theta, f"run {name}")
-
-
-# ----
+        hint = "take a run of dla, ipw or regression_em, or the log itself"
+        raise DataError(f"{model.card.method['name']} learns no examination by rank", path=place, hint=hint)
+    return Examination.of(theta, source)
 
 
 Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
@@ -108,10 +104,7 @@ def prove(
     """
     if unknown := sorted(set(connection) - set(EngineConnection.__annotations__)):
         raise TypeError(f"prove() got an unexpected keyword argument {unknown[0]!r}")
-    if not 0 < level < 1:
-        raise ConfigError("between 0 and 1, such as 0.95", argument="level", value=level)
-    if at < 1:
-        raise ConfigError("at least 1", argument="at", value=at)
+    MeasureArguments.check(level=level, at=at)
     opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
     new, other = open_ranking(run, **opened), open_ranking(against, **opened)
     if isinstance(new, ShownRanking) and isinstance(other, ShownRanking):
@@ -120,23 +113,18 @@ def prove(
     if isinstance(log, Log):
         part = _part(log, new, other, group)
         return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
-    with _engine(engine, connection) as running:
+    with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
         stored = StoredLog.open(log, Names.of(columns), shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
         parts = joined.parts()
         first = next(parts)
-        known = known or _shuffled_examination(joined) or from_swaps(first.pages)
+        if known is None and joined.shuffled_clicks:  # of as many queries as one part has room for
+            random = replace(joined, table=joined.table.filter(joined.table.shuffled))
+            known = from_shuffled(next(random.parts()).pages)
+        known = known or from_swaps(first.pages)
         with located(log):
             return _judged(making(examination=known), chain([first], parts), at, level, watch)
-
-
-def _shuffled_examination(log: JoinedLog) -> Examination | None:
-    """Examination from the shuffled slots of a log in files, of as many queries as one part has room for."""
-    if not log.shuffled_clicks:
-        return None
-    random = replace(log, table=log.table.filter(log.table.shuffled))
-    return from_shuffled(next(random.parts()).pages)
 
 
 def _judged(
@@ -169,9 +157,7 @@ def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> J
     """A log in memory as one part."""
     known = [each.of_documents(log.lists) for each in (new, other)]
     scores = [None if each is None else np.asarray(each, np.float64)[log.row] for each in known]
-    unscored = np.zeros(len(log.row), bool)
-    for each in scores:
-        unscored |= np.zeros(len(log.row), bool) if each is None else np.isnan(each)
+    unscored: Array = np.any([np.isnan(each) for each in scores if each is not None], axis=0)
     pages = LoggedPages.from_log(log)
     if unscored.any():
         lost = pages.per_page(unscored) > 0
@@ -222,13 +208,3 @@ def _tell_lost(left_out: int, pages: int, unscored: int, impressions: int, place
     if left_out > MOST_LOST * pages:
         raise DataError(what, path=place, hint="give features or scores of every document of the log")
     warnings.warn(f"{place}: {what} and are left out", stacklevel=4)
-
-
-@contextmanager
-def _engine(engine: Engine | str, options: Mapping[str, Any]) -> Iterator[Engine]:
-    """An engine of our own, closed when done, or one that is open."""
-    if not isinstance(engine, str):
-        yield engine
-        return
-    with connect(engine, **options) as running:
-        yield running

@@ -13,6 +13,7 @@ from unskew.errors import ConfigError
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.shipping import BOUNDS, Bound, Shipping, Watched, decided
 from unskew.options.base import EngineConnection
+from unskew.options.runs import ShipArguments
 from unskew.pages.documents.proof import ship_page
 from unskew.pages.page_files import page_place, write_found
 from unskew.tables.engine.engine import Engine
@@ -50,30 +51,16 @@ def ship(
     column of the log, or of features, to tell exposure by. `out` is a page (.html). The rest is as for
     `measure`.
     """
-    if not 0 < risk < 0.5:
-        raise ConfigError("above 0 and below 0.5, such as 0.05", argument="risk", value=risk)
+    ShipArguments.check(risk=risk)
     if bound not in BOUNDS:
         raise ConfigError(", ".join(BOUNDS), argument="bound", value=bound)
     place = page_place(out, force=force)
     watched = Watched(at)
     opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
     new, other = open_ranking(run, **opened), open_ranking(against, **opened)
-    found = prove(
-        new,
-        other,
-        log=log,
-        features=features,
-        propensities=propensities,
-        columns=columns,
-        by=by,
-        at=at,
-        level=1 - 2 * risk,
-        seed=seed,
-        group=group,
-        watch=watched,
-        engine=engine,
-        **connection,
-    )
+    how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "seed": seed, "columns": columns}
+    how |= {"features": features, "group": group, "watch": watched, "engine": engine}
+    found = prove(new, other, log=log, level=1 - 2 * risk, **how, **connection)
     made = decided(found, watched, new.name, other.name, risk=risk, at_least=at_least, bound=bound)
     if place is not None:
         write_found(place, ship_page(made, command=command))

@@ -63,8 +63,9 @@ def choose(asked: Settings, data: LogData) -> Pick:
         contest.add(data.train.take(part), rankers)
     outcome = contest.finish()
     label, evidence = taken(outcome, data.train, parts, trained)
-    said = because(label, outcome, evidence)
-    return Pick.of(label, methods[label], said, outcome, left_out=left_out, against_naive=evidence)
+    told = because(label, outcome, evidence)
+    seen = (outcome.order, outcome.values, outcome.clicks, outcome.shuffled, outcome.as_shown, outcome.weights)
+    return Pick(label, methods[label], told, *seen, evidence, left_out)
 
 
 def usual(

@@ -128,9 +128,10 @@ class LogData(TrainingData):
     def context(self, method: MethodConfig) -> Context:
         """Ranks, numbers, factors and propensities of the training pages."""
         how = method.measured
+        filled, sizes = self.train.offsets[:-1][self.train.sizes > 0], self.train.sizes[self.train.sizes > 0]
         for name in set(method.compared) & set(self.train.columns):
-            differs = differs_on_pages(self.train.columns[name], self.train.offsets)
-            check_compared(method, name, differs=differs)
+            column = self.train.columns[name]
+            check_compared(method, name, differs=bool((column != np.repeat(column[filled], sizes)).any()))
         return Context(
             positions=int(self.train.position.max()),
             facts=self.facts(),
@@ -194,13 +195,6 @@ def encoded(part: Held, encoding: Encoding) -> Held:
         lists = encoding.apply(part.lists)
         return part if lists is part.lists else replace(part, lists=lists)
     return cast(Held, encoding.apply(part)) if isinstance(part, Lists) else part
-
-
-def differs_on_pages(column: Array, offsets: Array) -> bool:
-    """Whether a column [N] has two values on some page."""
-    filled = offsets[:-1][np.diff(offsets) > 0]
-    first = np.repeat(column[filled], np.diff(offsets)[np.diff(offsets) > 0])
-    return bool((column != first).any())
 
 
 def check_compared(method: Learner, name: str, *, differs: bool) -> None:

@@ -172,16 +172,15 @@ class NetworkFitter(Fitter):
         lists = self.data.validation
         if lists is not None:
             choice = label_choice(self.model, lists)
-            if self.asked.method.settles:
-                return lambda *_: self.settled(lists, choice)
         else:
             choice = click_choice(self.model, self.data, self.device)
-        return lambda *_: choice()
 
-    def settled(self, lists: Lists, choice: Callable[[], float]) -> float:
-        """The choice, after the method took from labelled lists what it was asked to."""
-        self.model.settle(lists)
-        return choice()
+        def chosen(*_: object) -> float:
+            if lists is not None and self.asked.method.settles:
+                self.model.settle(lists)  # the method takes from labelled lists what it was asked to
+            return choice()
+
+        return chosen
 
 
 class TreeFitter(NetworkFitter):

@@ -35,7 +35,7 @@ from unskew.measuring import (
 )
 from unskew.results import Result
 from unskew.settings import Table
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, Log
 
 CLIP = 30.0
 """The most that a click counts for the rank it was made at."""
@@ -109,16 +109,6 @@ class Pick(Result):
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Candidates that could not learn from this log, and why."""
     absent = ("candidates", "judges", "clicks", "shuffled_clicks", "as_shown", "weights", "against_naive")
-
-    @classmethod
-    def of(cls, choice: str, method: Learner, because: str, found: Ranked, **others: Any) -> Pick:
-        """What was taken by the places that judges gave."""
-        seen: dict[str, Any] = {
-            "clicks": found.clicks,
-            "shuffled_clicks": found.shuffled,
-            "as_shown": found.as_shown,
-        }
-        return cls(choice, method, because, found.order, found.values, **seen, weights=found.weights, **others)
 
     def to_dict(self) -> dict[str, Any]:
         """For metrics.json."""
@@ -221,7 +211,9 @@ def agreement(scores: Array, log: Log, apart: Array) -> Array:
     z are scores less their mean in the query, of standard deviation 1 over all.
     """
     queries = np.unique(log.query)
-    rows, query = documents_of(log.lists, queries)
+    sizes = log.lists.sizes[queries]
+    query = np.repeat(np.arange(len(queries)), sizes)
+    rows = np.arange(len(query)) - (np.cumsum(sizes) - sizes)[query] + log.lists.offsets[queries][query]
     each = scores[:, rows]
     size = np.bincount(query)
     centred = np.stack([one - (np.bincount(query, one) / size)[query] for one in each])
@@ -245,14 +237,6 @@ def along_shown(scores: Array, pages: LoggedPages) -> Array:
     return np.array([[(each * shown).sum(), (each**2).sum(), (shown**2).sum()] for each in found]).T
 
 
-def documents_of(lists: Lists, queries: Array) -> tuple[Array, Array]:
-    """Rows of the documents of these queries, and which of the queries each belongs to."""
-    sizes = lists.sizes[queries]
-    query = np.repeat(np.arange(len(queries)), sizes)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return np.arange(len(query)) - starts[query] + lists.offsets[queries][query], query
-
-
 def of_others(curves: Sequence[Array | None], apart: Array, ranks: int) -> list[Array]:
     """For each ranker the geometric mean of the examination that those apart learned, [K]; 1 where nobody did.
 
@@ -260,14 +244,11 @@ def of_others(curves: Sequence[Array | None], apart: Array, ranks: int) -> list[
     >>> [seen.round(3).tolist() for seen in of_others(curves, ~np.eye(3, dtype=bool), 2)]
     [[1.0, 0.125], [1.0, 0.25], [1.0, 0.5]]
     """
-    logs = [None if curve is None else np.log(np.maximum(_as_long(curve, ranks), 1 / CLIP)) for curve in curves]
-    found = []
+    logs, found = [], []
+    for curve in curves:  # ranks beyond the end of a curve have its last value
+        last = 0 if curve is None else np.minimum(np.arange(ranks), len(curve) - 1)
+        logs.append(None if curve is None else np.log(np.maximum(np.asarray(curve, float)[last], 1 / CLIP)))
     for strangers in apart:
         others = [each for each, strange in zip(logs, strangers, strict=True) if each is not None and strange]
         found.append(np.exp(np.mean(others, axis=0)) if others else np.ones(ranks))
     return found
-
-
-def _as_long(curve: Array, ranks: int) -> Array:
-    """The curve for so many ranks; ranks beyond its end have its last value."""
-    return np.asarray(curve, float)[np.minimum(np.arange(ranks), len(curve) - 1)]

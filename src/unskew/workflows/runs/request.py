@@ -47,7 +47,7 @@ from unskew.tables.features.features import several
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.schema import required
 from unskew.types import Lists, Log
-from unskew.workflows.runs.settings import IN_MEMORY, USUAL_METHOD, Auto, RunFile, Settings, auto_of, suited
+from unskew.workflows.runs.settings import IN_MEMORY, USUAL_METHOD, Auto, RunFile, Settings, suited
 from unskew.workflows.runs.sources import RunSources, in_files
 
 GIVEN = ("features", "validation", "test")
@@ -289,7 +289,7 @@ def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[st
     file = checked(RunFile, asked.tables, "")
     if "name" in file.method:
         known(Key("method.name"), file.method["name"], (*asked.kinds["method"], "auto"))
-    auto = auto_of(file.method)
+    auto = checked(Auto, file.method, "method") if file.method.get("name") == "auto" else None
     table = file.method if auto is None else {"name": USUAL_METHOD}
     method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
     ranker = None if file.ranker is None else table_of("ranker", file.ranker, asked.kinds["ranker"]).located(base)

@@ -87,25 +87,12 @@ def standing(scorer: ScoresLists, log: Log | None, *, tested: bool = False) -> S
     pages = own_lists(pages)
     found = prove(ModelRanking(scorer, "the run"), log=pages)
     missing = float(1 - len(np.unique(pages.row)) / len(pages.lists.features))
-    queries = len(pages.lists)
-    said = sentence(found, queries, missing, tested=tested)
-    return Standing(found.verdict, said, found, tested=tested, queries=queries, never_shown=missing)
-
-
-def sentence(found: ClickEvidence, queries: int, missing: float, *, tested: bool) -> str:
-    """The verdict with its numbers, what it rests on, and what nobody can know."""
-    kind = "test" if tested else "held-out"
+    queries, kind = len(pages.lists), "test" if tested else "held-out"
     where = f"{kind} pages of {queries:,} quer{'y' if queries == 1 else 'ies'}"
     said = f"Against what was shown: {found.verdict}, by {where}. {found.sentence}"
     if missing >= 0.01:
         said += f" {missing:.0%} of the documents were never shown: clicks say nothing of them."
-    return said
-
-
-def warn_of_standing(found: Standing) -> None:
-    """Say it where nobody reads metrics.json: that the run is worse, or that its pages cannot tell."""
-    if found.evidence is not None and found.verdict != "better":
-        warn(found.sentence, Unproven)
+    return Standing(found.verdict, said, found, tested=tested, queries=queries, never_shown=missing)
 
 
 @dataclass(frozen=True)
@@ -239,17 +226,24 @@ def run(
         if folder is not None:
             fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
         if place is not None:
-            _resume(fitter, folder)
+            try:
+                fitter.resume(folder)
+            except (ValueError, KeyError, SafetensorError, DataError) as error:
+                damaged, hint = CHECKPOINT if folder is None else folder / CHECKPOINT, Option("force", True)
+                raise RunError(f"damaged ({error})", path=damaged, hint=(hint, " starts afresh")) from error
         model, fit = fitter.fit(report, folder)
         safety = make_safe(model, data)
         model.card = replace(model.card, encoding=encoding)
         if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
-            model.sample = first_documents(model, data.documents)
+            lists_seen = int(np.searchsorted(data.documents.offsets, CHECKED)) + 1
+            first = data.documents.take(slice(0, min(lists_seen, len(data.documents))))
+            model.sample = model.prepared(first)[:CHECKED]  # to try what is saved on
         stands = standing(model, None)
         if leads and judged:
             tested = isinstance(test, Log)
             stands = standing(model, test if isinstance(test, Log) else data.held_out_pages(), tested=tested)
-            warn_of_standing(stands)
+            if stands.evidence is not None and stands.verdict != "better":
+                warn(stands.sentence, Unproven)  # where nobody reads metrics.json
         on = asked.method.click_metric if data.chosen_by == "clicks" else data.chosen_by
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
         metrics = RunMetrics.of(model, Validation(on, fit.best, fit.best_step), stands, measured, safety, pick)
@@ -260,12 +254,6 @@ def run(
                 (folder / RUN_FILE).write_text(run_file, encoding="utf-8")
             publish(folder, place)
     return done
-
-
-def first_documents(model: Model, lists: Lists) -> Array:
-    """Documents of the first lists of training, as the ranker takes them, to try what is saved on."""
-    last = int(np.searchsorted(lists.offsets, CHECKED)) + 1
-    return model.prepared(lists.take(slice(0, min(last, len(lists)))))[:CHECKED]
 
 
 def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:
@@ -298,11 +286,3 @@ def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, bega
     (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
     if fit.status != "interrupted":
         (folder / CHECKPOINT).unlink(missing_ok=True)
-
-
-def _resume(fitter: Fitter, folder: Path | None) -> None:
-    try:
-        fitter.resume(folder)
-    except (ValueError, KeyError, SafetensorError, DataError) as error:
-        place = CHECKPOINT if folder is None else folder / CHECKPOINT
-        raise RunError(f"damaged ({error})", path=place, hint=(Option("force", True), " starts afresh")) from error

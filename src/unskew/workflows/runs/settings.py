@@ -5,7 +5,6 @@ Unknown keys, wrong types and missing values are errors that name the key and, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
@@ -16,7 +15,7 @@ from unskew.learning.methods import Learner
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.options.runs import DataFiles
-from unskew.settings import Config, Table, checked, known
+from unskew.settings import Config, Table, known
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import SCALINGS
 
@@ -97,11 +96,6 @@ class RunFile(Config):
     """How categories and missing values of features become numbers."""
     auto: Table = Field(default_factory=dict)
     """What chose the method, as a run with method `auto` wrote it down; nothing depends on it."""
-
-
-def auto_of(method: Mapping[str, object], key: str = "method") -> Auto | None:
-    """What is to choose the method; None where one is named."""
-    return checked(Auto, method, key) if method.get("name") == "auto" else None
 
 
 def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training: Training, key: str) -> Settings:

@@ -71,7 +71,11 @@ def examined(
         for _ in range(15):  # attraction given examination
             expected = model.model.expect(counts, parameters).counts
             for name in _of_kind(parameters, "attractiveness"):
-                parameters[name] = _attraction(*expected[name], typical, model.assumed[name].strength)
+                won, tried = expected[name]
+                strength, level = model.assumed[name].strength, won.sum() / max(float(tried.sum()), 1e-9)
+                mean = np.append(rank_means(won[:-1], tried[:-1], typical), level)
+                attraction = np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5)
+                parameters[name] = np.asarray(attraction)
         short = _short_by(model, parameters, pages)
         for name, (low, high) in bounds.items():
             parameters[name] = np.clip(parameters[name] * short, low, high)
@@ -81,12 +85,6 @@ def examined(
 def _of_kind(parameters: Mapping[str, Array], kind: str) -> list[str]:
     """Names of parameters of a kind; a mixture has one for each of its models."""
     return [name for name in parameters if name.split(" ")[-1] == kind]
-
-
-def _attraction(won: Array, tried: Array, typical: Array, strength: float) -> Array:
-    """Posterior mean of attraction, [P + 1]."""
-    mean = np.append(rank_means(won[:-1], tried[:-1], typical), won.sum() / max(float(tried.sum()), 1e-9))
-    return np.asarray(np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5))
 
 
 def _as_told(curve: Examination, theta: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -125,22 +123,17 @@ def calibrated(model: FittedClickModel, pages: ClickPages, typical: Array) -> tu
     group = np.append(typical, 0)[pages.pair][pages.where]
     clicks = np.bincount(group, (pages.click * pages.weight[:, None])[pages.where])
     empty = float(pages.weight @ ~pages.click.any(1)) / pages.total
+    silent = replace(pages, click=np.zeros_like(pages.click))
     for _ in range(CALIBRATIONS):
         chance = (model.model.marginal(parameters, pages) * pages.weight[:, None])[pages.where]
         factor = (clicks / (1 - idle) + FEW) / (np.bincount(group, chance) + FEW)
         for name in names:
             scaled = np.clip(parameters[name][:-1] * factor[typical], 1e-5, 1 - 1e-5)
             parameters[name] = np.append(scaled, parameters[name][-1])
-        usual = _empty(replace(model, parameters=parameters), pages)
+        chances = model.model.conditional(parameters, silent)
+        usual = float(pages.weight @ np.where(pages.where, 1 - chances, 1.0).prod(1)) / pages.total
         idle = float(np.clip((empty - usual) / max(1 - usual, 1e-9), 0, 0.95))
     return replace(model, parameters=parameters), idle if idle >= LEAST_IDLE else 0.0
-
-
-def _empty(model: FittedClickModel, pages: ClickPages) -> float:
-    """Share of pages that the model expects to have no click."""
-    silent = replace(pages, click=np.zeros_like(pages.click))
-    none = np.where(pages.where, 1 - model.model.conditional(model.parameters, silent), 1.0).prod(1)
-    return float(pages.weight @ none) / pages.total
 
 
 def _short_by(model: FittedClickModel, parameters: Mapping[str, Array], pages: ClickPages) -> Array:
@@ -174,20 +167,13 @@ def drawn_relevance(
         parameters[name] = np.append(own, mean.mean())
         unseen[name] = _beta(mean * strength, (1 - mean) * strength, rng)
     made, idle = calibrated(replace(model, parameters=parameters), pages, typical)
-    relevance = _relevance(made, unseen, pair_of_row)
-    return made, relevance, pair_of_row, idle
-
-
-def _relevance(model: FittedClickModel, unseen: Mapping[str, Array], pair_of_row: Array) -> Array:
-    """Relevance of all documents, [N]; of those never shown from what was drawn for them."""
-    everyone = {**model.parameters, **unseen}
-    found = model.model.relevance(model.parameters)
-    if found is None:
+    found, strange = (made.model.relevance(made.parameters | each) for each in ({}, unseen))
+    if found is None or strange is None:
         raise ConfigError(f"{model.name} tells no documents apart; take pbm, ubm or dbn", argument="models")
-    strange = model.model.relevance(everyone)
-    there = pair_of_row < len(found) - 1
-    assert strange is not None
-    return np.where(there, found[pair_of_row], strange)
+    relevance = np.where(
+        pair_of_row < len(found) - 1, found[pair_of_row], strange
+    )  # of those never shown as drawn
+    return made, relevance, pair_of_row, idle
 
 
 def _prior(

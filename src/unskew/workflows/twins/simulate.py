@@ -165,7 +165,8 @@ def _written(
     out.parent.mkdir(parents=True, exist_ok=True)
     for path, part in beside.items():
         write_letor(part, path)
-    write_log(log, out, simulated=_how(asked))
+    words = "a search engine with trust bias" if isinstance(asked, Traffic) else behaviour_words(asked.behaviour)
+    write_log(log, out, simulated=words)
     files = {path.suffixes[-2][1:]: str(path) for path in beside}
     return SimulatedLog.of(out, log, scores, **files)
 
@@ -214,13 +215,6 @@ def shown_scores(log: Log) -> Array:
     order = shown_order(log)
     lowest = -float(log.position.max(initial=1)) - 1.0
     return np.where(np.isnan(order), lowest, order)
-
-
-def _how(asked: Simulation | Traffic) -> str:
-    """What was simulated, in words."""
-    if isinstance(asked, Traffic):
-        return "a search engine with trust bias"
-    return behaviour_words(asked.behaviour)
 
 
 def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) -> dict[str, Any]:
