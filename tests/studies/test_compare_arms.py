@@ -70,9 +70,7 @@ def test_a_grid_for_all_methods_is_tried_with_all_methods() -> None:
     assert points["pal"] == ["learning_rate = 0.1", "learning_rate = 0.2"]
     assert points["lightgbm"] == [""]
     assert len(points["naive"]) == 4  # every training setting that any method is tried with
-    refuse(
-        "grid.max_weight: only grid.training holds for all methods", {"name": "dla"}, grid={"max_weight": [1.0]}
-    )
+    refuse("grid.max_weight: unknown key. Known: training", {"name": "dla"}, grid={"max_weight": [1.0]})
     refuse("grid.training.steps: input should be a list", {"name": "dla"}, grid={"training": {"steps": 3}})
 
 
@@ -200,7 +198,7 @@ def test_a_method_may_have_settings_under_one_behaviour() -> None:
     assert [found[label].varied for label in ("weak", "strong")] == ["", "max_weight = 5.0"]
     refuse("under", {"name": "dla", "under": {"other": {"max_weight": 5.0}}})
     refuse("methods.0.under.position", {"name": "dla", "under": {"position": {"max_wait": 5.0}}})
-    refuse("methods.0.under: input should be a table", {"name": "dla", "under": {"position": 5.0}})
+    refuse("methods.0.under.position: input should be a table", {"name": "dla", "under": {"position": 5.0}})
 
 
 def test_lists_may_be_scaled_before_pages_are_simulated(tmp_path: Path) -> None:

@@ -96,5 +96,5 @@ def test_mistakes_are_told(twin: Twin) -> None:
         unskew.plan(twin, shares=(2.0,))
     with pytest.raises(ConfigError, match="pages=: give numbers"):
         unskew.plan(twin, pages=())
-    with pytest.raises(ConfigError, match="daily= above 0"):
+    with pytest.raises(ConfigError, match="daily=: input should be greater than 0"):
         unskew.plan(twin, daily=0)

@@ -31,17 +31,11 @@ from unskew.options.base import (
 from unskew.settings import Config
 
 
-class DataFiles(Config):
-    """Where a run's data lie, from the run file; `learn` has flags for some of the keys."""
+class LogFiles(Config):
+    """How a log and the features of its documents are read: keys that run files and compare files have."""
 
     model_config = ConfigDict(use_attribute_docstrings=False, defer_build=True)
 
-    log: str | None = option(
-        None,
-        "Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns "
-        "from train, clicks of validation choose, and clicks of test say where it stands.",
-    )
-    counts: str | None = option(None, "In the place of a log: a folder of counts, as `unskew counts` writes it.")
     features: Paths | None = option(
         None,
         "Features of documents: tables (Parquet, CSV) or LETOR files; repeatable, and joined. Tables are of "
@@ -51,6 +45,24 @@ class DataFiles(Config):
     columns: dict[str, str] = option(
         {}, "OURS=THEIRS, as position=rank, where a table has other names; repeatable."
     )
+    doc_ids: bool = option(False, "Take document ids from the comments of the LETOR files.")
+    feedback: str | None = option(
+        None, "Column to learn from in the place of click, such as purchases. It has numbers from 0."
+    )
+    missing_features: Literal["error", "drop"] = option(
+        "error", "What to do with impressions whose document has no features."
+    )
+
+
+class DataFiles(LogFiles):
+    """Where a run's data lie, from the run file; `learn` has flags for some of the keys."""
+
+    log: str | None = option(
+        None,
+        "Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns "
+        "from train, clicks of validation choose, and clicks of test say where it stands.",
+    )
+    counts: str | None = option(None, "In the place of a log: a folder of counts, as `unskew counts` writes it.")
     texts: Paths | None = option(
         None,
         "Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the "
@@ -73,13 +85,6 @@ class DataFiles(Config):
         None,
         "How features are scaled: standard unless given. `none` is usual where the method is a package.",
         table="scalings",
-    )
-    doc_ids: bool = option(False, "Take document ids from the comments of the LETOR files.")
-    feedback: str | None = option(
-        None, "Column to learn from in the place of click, such as purchases. It has numbers from 0."
-    )
-    missing_features: Literal["error", "drop"] = option(
-        "error", "What to do with impressions whose document has no features."
     )
     shards: int | None = option(
         None, "Train from this many shards on disk, of which two are in memory at once.", ge=1, le=10_000

@@ -37,13 +37,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from unskew.errors import ConfigError, Key, Option
 from unskew.learning.rankers import RANKERS
 from unskew.options.base import Paths
+from unskew.options.runs import LogFiles
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.studies.compare.arms import Arm, Shared, Values, label_of, read_arms
@@ -66,8 +67,10 @@ class SyntheticLists(Config):
     """Seed of the lists."""
 
 
-class CompareData(Config):
+class CompareData(LogFiles):
     """Labelled lists to simulate clicks on: files, a public data set, or made up; or a real log."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, defer_build=False)
 
     lists: Paths | None = None
     """LETOR file or files with the lists that are shown and clicked."""
@@ -91,19 +94,9 @@ class CompareData(Config):
     """Grades are multiplied by this: 2 makes 0, 1, 2 into 0, 2, 4, the range that behaviours expect."""
     only_relevant: bool = False
     """Leave out queries without a relevant document."""
-    doc_ids: bool = False
-    """Take document ids from the comments of the LETOR files."""
     log: str | None = None
     """Impressions of real people, in the place of lists and behaviours: a folder that `unskew split` wrote, or a
     Parquet file or folder, of which a fifth of the queries then judges and a fifth chooses, by the seed."""
-    features: Paths | None = None
-    """Features of the log's documents: tables, which are joined, or LETOR files."""
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Our names of columns to theirs, where a table has other names: doc_id = "sku"."""
-    feedback: str | None = None
-    """Column of the log to learn from in the place of `click`."""
-    missing_features: Literal["error", "drop"] = "error"
-    """What to do with impressions whose document has no features."""
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())

@@ -24,7 +24,7 @@ from unskew.errors import DataError, RunError
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import ClickEvidence, LoggedPages, mean_over_seeds, ndcg_metric
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
-from unskew.options.runs import DataFiles
+from unskew.options.runs import DataFiles, LogFiles
 from unskew.results import plain
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.cells import Cell, Comparison, Finding, hash_of, learned_by
@@ -128,9 +128,8 @@ def cuts(log: Log, count: int, seed: int) -> list[Array]:
 @lru_cache(maxsize=1)
 def read_log(data: CompareData, base: Path) -> RealLog:
     """The log that a compare file names; kept while the process runs."""
-    shared = ("log", "features", "columns", "feedback", "missing_features", "doc_ids")
-    files = DataFiles(**{name: getattr(data, name) for name in shared})
-    sources = RunSources.of_files(files, base)
+    shared = {name: getattr(data, name) for name in LogFiles.model_fields}
+    sources = RunSources.of_files(DataFiles(log=data.log, **shared), base)
     train, validation, test = (sources.log(name) for name in PARTS)
     assert train is not None
     if not train.click.any():

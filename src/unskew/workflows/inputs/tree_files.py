@@ -81,8 +81,11 @@ class TreeFile:
             part = slice(start, start + _CHUNK)
             rows = np.asarray(lists.features[part], np.float64)[:, columns]
             for at, name in enumerate(self.names):
-                if name in self.codes:
-                    rows[:, at] = self._coded(lists, name, rows[:, at])
+                if name in self.codes and lists.columns is not None:  # indices of the lists' values, as codes
+                    codes = self.codes[name]
+                    known = [codes.get(value, len(codes)) for value in lists.columns.categories[name]]
+                    index = np.where(np.isnan(rows[:, at]), -1, rows[:, at]).astype(np.int64)
+                    rows[:, at] = np.where(index < 0, np.nan, np.asarray([*known, np.nan])[index])
             found[part] = self.booster.predict(rows, raw_score=True)
         return found
 
@@ -103,14 +106,6 @@ class TreeFile:
                 hint = "give scores as a table, or export the trees of a run, which writes their codes"
                 raise DataError(f"{name} is a category whose codes are not known", path=self.path, hint=hint)
         return [place[name] for name in self.names]
-
-    def _coded(self, lists: Lists, name: str, values: Array) -> Array:
-        """Indices of the lists' values as codes of the model."""
-        assert lists.columns is not None
-        codes = self.codes[name]
-        known = [codes.get(value, len(codes)) for value in lists.columns.categories[name]]
-        index = np.where(np.isnan(values), -1, values).astype(np.int64)
-        return np.where(index < 0, np.nan, np.asarray([*known, np.nan])[index])
 
 
 def _beside(path: Path) -> tuple[tuple[str, ...], dict[str, Mapping[str, int]]] | None:

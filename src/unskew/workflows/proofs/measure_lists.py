@@ -36,42 +36,25 @@ NAMES = ("head", "middle", "tail")
 """What three buckets are called; more or fewer are numbered from 1."""
 
 
-class QueryFrequency:
-    """How often each query was asked, and the bucket that it falls into."""
-
-    def __init__(
-        self,
-        log: Log | Path | str,
-        lists: Lists,
-        buckets: int | None = None,
-        columns: Mapping[str, str] | None = None,
-    ) -> None:
-        buckets = len(NAMES) if buckets is None else buckets
-        if not 1 <= buckets <= len(lists):
-            raise ConfigError(
-                f"give one to as many as the lists have queries, {len(lists)}", argument="buckets", value=buckets
-            )
-        self.pages = pages_per_query(log, lists, columns)
-        """[Q] pages of the log."""
-        self.bucket = frequency_buckets(self.pages, buckets)
-        """[Q] from 0 for the most frequent."""
-        self.names = NAMES if buckets == len(NAMES) else tuple(str(number + 1) for number in range(buckets))
-
-    def measured(
-        self, per_query: Mapping[str, Array], others: Mapping[str, Array] | None = None
-    ) -> dict[str, Bucket]:
-        """Metrics [Q] of each bucket of queries, and how they differ from another ranking's."""
-        means = bucket_means(per_query, self.bucket, len(self.names))
-        found = {}
-        for number, name in enumerate(self.names):
-            part = self.bucket == number
-            pages, own = self.pages[part], {metric: values[number] for metric, values in means.items()}
-            compared = None
-            if others is not None:
-                compared = {metric: Paired.of(per_query[metric][part], others[metric][part]) for metric in own}
-            counts = int(pages.sum()), int(pages.min()), int(pages.max())
-            found[name] = Bucket(len(pages), *counts, own, compared)
-        return found
+def measured_buckets(
+    asked: Array, buckets: int | None, per_query: Mapping[str, Array], others: Mapping[str, Array] | None
+) -> dict[str, Bucket]:
+    """Metrics [Q] by how often each query was asked [Q], in buckets, and how another ranking differs there."""
+    count = len(NAMES) if buckets is None else buckets
+    if not 1 <= count <= len(asked):
+        what = f"give one to as many as the lists have queries, {len(asked)}"
+        raise ConfigError(what, argument="buckets", value=count)
+    bucket, found = frequency_buckets(asked, count), {}
+    means = bucket_means(per_query, bucket, count)
+    for number in range(count):
+        part = bucket == number
+        pages, own = asked[part], {metric: values[number] for metric, values in means.items()}
+        compared = None
+        if others is not None:
+            compared = {metric: Paired.of(per_query[metric][part], others[metric][part]) for metric in own}
+        name = NAMES[number] if count == len(NAMES) else str(number + 1)
+        found[name] = Bucket(len(pages), int(pages.sum()), int(pages.min()), int(pages.max()), own, compared)
+    return found
 
 
 def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, str] | None = None) -> Array:
@@ -132,8 +115,8 @@ def measure_lists(
         against = replace(against, metrics=tests)
     found = Measurement(new.name, against, report)
     if by_frequency is not None:
-        frequency = QueryFrequency(by_frequency, lists, buckets, columns)
-        found = replace(found, frequency=frequency.measured(report.per_query, others))
+        asked = pages_per_query(by_frequency, lists, columns)
+        found = replace(found, frequency=measured_buckets(asked, buckets, report.per_query, others))
     shown = log if stored is None else stored.log(lists)
     if not isinstance(shown, Log):
         return found, None

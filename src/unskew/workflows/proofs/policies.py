@@ -117,11 +117,8 @@ class PolicyPages:
             }[self.metric]
         if self.metric not in shown.columns or not shown[self.metric].type().is_numeric():
             meant = did_you_mean(self.metric, [*METRICS, *shown.columns])
-            raise ConfigError(
-                f"neither a metric nor a column of numbers. {meant}",
-                argument="metric",
-                value=self.metric,
-            )
+            what = f"neither a metric nor a column of numbers. {meant}"
+            raise ConfigError(what, argument="metric", value=self.metric)
         return shown[self.metric].cast("float64").sum().fill_null(0.0), one
 
     def by_cluster(self) -> tuple[dict[str, Sums], int]:
@@ -131,33 +128,22 @@ class PolicyPages:
         sums = filled.group_by(["cluster", "policy"]).agg(
             y=filled.y.sum(), n=filled.n.sum(), pages=filled.count().cast("float64")
         )
-        return _by_policy(self.engine.to_arrow(sums)), self.untold
-
-    @property
-    def untold(self) -> int:
-        """Pages without a policy."""
+        rows, made = self.engine.to_arrow(sums), {}
+        code, names = encode(rows["cluster"])
+        policy = np.asarray(rows["policy"].to_pylist())
+        for name in sorted(set(policy.tolist())):  # one entry for each cluster under every policy
+            own = policy == name
+            laid = {key: np.zeros(len(names)) for key in ("y", "n", "pages")}
+            for key, column in laid.items():
+                column[code[own]] = rows[key].to_numpy()[own]
+            made[name] = Sums(**laid)
         lost = self.shown.filter(self.shown[self.by].isnull())
-        return self.engine.count(lost.select("page_id").distinct())
+        return made, self.engine.count(lost.select("page_id").distinct())
 
 
 def _named(cluster: Any, page: Any) -> Any:
     """Clusters as text; a page that tells none is one by itself."""
     return cluster.cast("string").fill_null(page.cast("string").concat("\x1f"))
-
-
-def _by_policy(rows: Any) -> dict[str, Sums]:
-    """Sums of clusters, one entry for each cluster under every policy."""
-    code, names = encode(rows["cluster"])
-    policy = np.asarray(rows["policy"].to_pylist())
-    made = {}
-    for name in sorted(set(policy.tolist())):
-        own = policy == name
-        laid = {}
-        for key in ("y", "n", "pages"):
-            laid[key] = np.zeros(len(names))
-            laid[key][code[own]] = rows[key].to_numpy()[own]
-        made[name] = Sums(**laid)
-    return made
 
 
 def won_pages(pages: PolicyPages, other: str) -> tuple[dict[str, Array], float, tuple[Array, Array]]:

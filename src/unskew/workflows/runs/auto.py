@@ -55,7 +55,17 @@ def choose(asked: Settings, data: LogData) -> Pick:
     clicks = sum(clicks_of(data.train, part) for part in parts)
     if clicks < FEWEST_CLICKS:
         return usual(f"{clicks:,} held-out clicks are too few to choose by")
-    methods, trained, left_out = train_all(methods, asked, data, parts)
+    trained: list[dict[str, Contestant]] = [{} for _ in parts]
+    left_out: dict[str, str] = {}
+    for label, method in methods.items():
+        try:
+            found = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
+        except UnskewError as error:
+            left_out[label] = str(error)
+            continue
+        for rankers, each in zip(trained, found, strict=True):
+            rankers[label] = each
+    methods = {label: method for label, method in methods.items() if label not in left_out}
     if len(methods) < 2:
         return usual(f"{len(methods)} of the candidates can learn from this log", methods, left_out)
     contest = Contest(list(methods))
@@ -144,23 +154,6 @@ def candidates(auto: Auto) -> dict[str, Learner]:
             "no candidate takes factors; name one that does in method.candidates", argument=Key("method.factors")
         )
     return found
-
-
-def train_all(
-    methods: Mapping[str, Learner], asked: Settings, data: LogData, parts: Sequence[Array]
-) -> tuple[dict[str, Learner], list[dict[str, Contestant]], dict[str, str]]:
-    """Every candidate without each of the parts: those that can learn, their rankers by part; why not others."""
-    trained: list[dict[str, Contestant]] = [{} for _ in parts]
-    left_out: dict[str, str] = {}
-    for label, method in methods.items():
-        try:
-            found = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
-        except UnskewError as error:
-            left_out[label] = str(error)
-            continue
-        for rankers, each in zip(trained, found, strict=True):
-            rankers[label] = each
-    return {label: method for label, method in methods.items() if label not in left_out}, trained, left_out
 
 
 def contestant(asked: Settings, data: LogData, part: Array) -> Contestant:

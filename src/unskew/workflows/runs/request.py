@@ -82,12 +82,12 @@ class Request:
     def folder(self, out: Path | str | None) -> Path:
         """Where the run goes; an error where nobody says."""
         place = self.place(out)
-        if place is None and self.source is not None and self.source.suffix == ".toml":
+        if place is not None:
+            return place
+        if self.source is not None and self.source.suffix == ".toml":
             hint = ("say it there, or give ", Option("out"))
             raise ConfigError("missing", path=self.source, argument=Key("out"), hint=hint)
-        if place is None:
-            raise ConfigError("missing", argument="out", hint="say where the run is to be written")
-        return place
+        raise ConfigError("missing", argument="out", hint="say where the run is to be written")
 
     def toml(self, folder: Path) -> str:
         """A run file with paths from the run folder that it lies in; `out` is left to who runs it again."""

@@ -226,11 +226,7 @@ def run(
         if folder is not None:
             fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
         if place is not None:
-            try:
-                fitter.resume(folder)
-            except (ValueError, KeyError, SafetensorError, DataError) as error:
-                damaged, hint = CHECKPOINT if folder is None else folder / CHECKPOINT, Option("force", True)
-                raise RunError(f"damaged ({error})", path=damaged, hint=(hint, " starts afresh")) from error
+            _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
         safety = make_safe(model, data)
         model.card = replace(model.card, encoding=encoding)
@@ -286,3 +282,11 @@ def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, bega
     (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
     if fit.status != "interrupted":
         (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _resume(fitter: Fitter, folder: Path | None) -> None:
+    try:
+        fitter.resume(folder)
+    except (ValueError, KeyError, SafetensorError, DataError) as error:
+        place = CHECKPOINT if folder is None else folder / CHECKPOINT
+        raise RunError(f"damaged ({error})", path=place, hint=(Option("force", True), " starts afresh")) from error

@@ -13,7 +13,7 @@ Legend: R distinct pages, K results of a page, N documents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -56,12 +56,32 @@ class Safety(Result):
     """The share that one order for every query could have; below 1 where the order shown changes."""
     by: str
     """Which clicks chose: shuffled, shown or none."""
-    sentence: str
+    told = ("sentence",)
 
     @property
     def faithful(self) -> bool:
         """Whether reach 1 is the order that was shown, as far as held-out pages tell."""
         return self.agreement is not None and self.agreement >= FAITHFUL * (self.possible or 1.0)
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen, and why."""
+        if self.gain is None or self.bound is None:
+            said = "Safe: held-out clicks carry no change, so it ranks as was shown"
+        else:
+            far = "without limit" if self.reach is None else f"at most by a factor of {self.reach:g} in rank"
+            clicks = "shuffled pages" if self.by == "shuffled" else "pages as shown"
+            gains = f"a click on held-out {clicks} gains {self.gain:.3f}, {self.bound:.3f} at least"
+            said = f"Safe: it moves documents {far}; {gains}"
+        if self.agreement is None:
+            return (
+                f"{said}. No held-out page tells the order that was shown, so nobody knows whether it is imitated."
+            )
+        said += f". Without a change it orders {self.agreement:.0%} of the pairs of a held-out page as was shown"
+        if not self.faithful:
+            said += f", of {self.possible:.0%} that one order could: features do not tell that order, so it "
+            said += "cannot fall back to it; give the score of today's ranker as a feature"
+        return said + "."
 
 
 def make_safe(model: Scorer, data: TrainingData) -> Safety | None:
@@ -80,8 +100,7 @@ def make_safe(model: Scorer, data: TrainingData) -> Safety | None:
     if "shown" in values:
         part, value = values["shown"]
         alike, possible = agreement(part, value[0]), agreement(part, -mean_rank(part))
-    found = Safety(None if reach >= UNLIMITED else reach, gain, bound, alike, possible, by, "")
-    found = replace(found, sentence=sentence(found))
+    found = Safety(None if reach >= UNLIMITED else reach, gain, bound, alike, possible, by)
     if not found.faithful:
         warn(found.sentence)
     return found
@@ -212,23 +231,3 @@ def agreement(part: Counts, value: Array) -> float:
     right = np.heaviside(value[:, :, None] - value[:, None, :], 0.5)
     total = weight.sum()
     return float((weight * right).sum() / total) if total else 1.0
-
-
-def sentence(found: Safety) -> str:
-    """What was chosen, and why."""
-    if found.gain is None or found.bound is None:
-        said = "Safe: held-out clicks carry no change, so it ranks as was shown"
-    else:
-        far = "without limit" if found.reach is None else f"at most by a factor of {found.reach:g} in rank"
-        clicks = "shuffled pages" if found.by == "shuffled" else "pages as shown"
-        gains = f"a click on held-out {clicks} gains {found.gain:.3f}, {found.bound:.3f} at least"
-        said = f"Safe: it moves documents {far}; {gains}"
-    if found.agreement is None:
-        return f"{said}. No held-out page tells the order that was shown, so nobody knows whether it is imitated."
-    said += f". Without a change it orders {found.agreement:.0%} of the pairs of a held-out page as was shown"
-    if not found.faithful:
-        said += (
-            f", of {found.possible:.0%} that one order could: features do not tell that order, so it cannot fall "
-        )
-        said += "back to it; give the score of today's ranker as a feature"
-    return said + "."
