@@ -163,11 +163,6 @@ class Forest:
         """How the package keeps its trees."""
         return TREE_FORMATS[self.package]
 
-    @property
-    def outputs(self) -> int:
-        """O."""
-        return len(self.start)
-
     def run(self, rows: Array) -> Array:
         """start + the trees in use, [n, O]."""
         outputs = np.repeat(np.asarray(self.start, np.float32)[None], len(rows), axis=0)
@@ -191,7 +186,7 @@ class Forest:
         Those of several outputs are added, each times the square of its weight in the score.
         """
         total = np.zeros(width)
-        weights = np.ones(self.outputs) if self.weights is None else self.weights
+        weights = np.ones(len(self.start)) if self.weights is None else self.weights
         for booster, count, weight in zip(self.boosters, self.kept, weights, strict=False):
             if count:
                 total += float(weight) ** 2 * self.format.gains(booster, count, width)

@@ -105,7 +105,7 @@ class Boosting(Trainer):
     def finish(self) -> None:
         """The trees of the best round remain, and nothing of the training data."""
         super().finish()
-        self.tree_ranker.truncate()
+        self.tree_ranker.boosters = [*self.tree_ranker.forest().compact().boosters]
         self.table = None
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:

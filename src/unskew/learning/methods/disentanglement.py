@@ -20,7 +20,7 @@ for each result.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -34,24 +34,15 @@ from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
-class Reverse(torch.autograd.Function):
+def reverse(x: Tensor) -> Tensor:
     """The identity, whose gradient is negated.
 
     >>> x = torch.ones(1, requires_grad=True)
-    >>> Reverse.apply(x).backward()
+    >>> reverse(x).backward()
     >>> x.grad
     tensor([-1.])
     """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        """What came in."""
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """The negated gradient."""
-        return -gradients[0]
+    return 2 * x.detach() - x
 
 
 class GradientReversalMethod(AdditiveMethod):
@@ -67,8 +58,7 @@ class GradientReversalMethod(AdditiveMethod):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits and the adversarial one."""
-        reversed_bias: Tensor = Reverse.apply(self.e(batch))  # type: ignore[no-untyped-call]
-        head = self.weight * reversed_bias + self.offset
+        head = self.weight * reverse(self.e(batch)) + self.offset
         adversary = LOSSES[self.loss].function(head, batch, None)
         return super().forward(relevance, batch) + self.config.strength * adversary
 

@@ -12,7 +12,6 @@ Legend: n documents, L tokens, H width of the encoder.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,7 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unskew.errors import ConfigError, DataError, Key, MissingExtra
+from unskew.errors import ConfigError, DataError, Key, optional
 from unskew.learning.rankers.networks import RankerConfig
 from unskew.tables.lists.inputs import Tokens
 from unskew.types import Array, Lists
@@ -175,19 +174,23 @@ class TextEncoder(nn.Module):
         ]
         return torch.cat(vectors)[order.argsort()]
 
-    def encode(self, codes: Tensor) -> Tensor:
-        """Vectors of padded texts, [n, L] -> [n, H]."""
+    def inputs(self, codes: Tensor) -> dict[str, Tensor]:
+        """What the encoder takes of padded texts, [n, L] each."""
         where = codes >= 0
-        given = {"input_ids": codes.where(where, 0) // 2, "attention_mask": where.long()}
-        given["input_ids"] = given["input_ids"].where(where, self.tokenizer.pad_token_id or 0)
+        ids = (codes.where(where, 0) // 2).where(where, self.tokenizer.pad_token_id or 0)
+        given = {"input_ids": ids, "attention_mask": where.long()}
         if "token_type_ids" in self.tokenizer.model_input_names:
             given["token_type_ids"] = (codes % 2).where(where, 0)
+        return given
+
+    def encode(self, codes: Tensor) -> Tensor:
+        """Vectors of padded texts, [n, L] -> [n, H]."""
         with torch.autocast(codes.device.type, torch.bfloat16, enabled=self.config.bfloat16):
-            hidden: Tensor = self.model(**given).last_hidden_state  # [n, L, H]
+            hidden: Tensor = self.model(**self.inputs(codes)).last_hidden_state  # [n, L, H]
         hidden = hidden.float() if self.config.bfloat16 else hidden
         if self.config.pooling == "cls":
             return hidden[:, 0]
-        weight = where.unsqueeze(-1).to(hidden.dtype)
+        weight = (codes >= 0).unsqueeze(-1).to(hidden.dtype)
         return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)  # a text of no token at all is 0
 
     def remembered(self, codes: Tensor) -> Tensor:
@@ -245,10 +248,7 @@ def open_encoder(config: TextRanker) -> TextEncoder:
 
 def transformers() -> Any:
     """The package, without its progress bars and advice."""
-    try:
-        package = import_module("transformers")
-    except ImportError as error:
-        raise MissingExtra("text", "transformers") from error
+    package = optional("transformers", "text")
     package.logging.set_verbosity_error()
     package.logging.disable_progress_bar()
     return package

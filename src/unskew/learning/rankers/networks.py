@@ -134,18 +134,13 @@ class WithSide(nn.Module):
         """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
         return torch.cat([outputs, self.side(documents)], dim=-1)
 
-    def penalty(self) -> Tensor | float:
-        """lambda sum ||W||^2 / 2 over the layers of the second network, biases apart."""
-        if not self.strength:
-            return 0.0
-        return (
-            self.strength * torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()
-        )
-
 
 def penalty_of(ranker: nn.Module) -> Tensor | float:
-    """What training adds to the loss for the sake of the ranker's own weights."""
-    return ranker.penalty() if isinstance(ranker, WithSide) else 0.0
+    """What training adds to the loss: lambda sum ||W||^2 / 2 over the layers of a second network, biases apart."""
+    if not isinstance(ranker, WithSide) or not ranker.strength:
+        return 0.0
+    layers = [w.square().sum() / 2 for w in ranker.side.parameters() if w.ndim > 1]
+    return ranker.strength * torch.stack(layers).sum()
 
 
 def alone(output: int, at_zero: slice, outputs: int) -> slice:

@@ -75,14 +75,11 @@ def pretrain(
 
 def _loss(model: nn.Module, encoder: TextEncoder, codes: Tensor, draws: torch.Generator) -> Tensor:
     """Cross-entropy of the hidden tokens; 0 where none was chosen."""
-    where, tokenizer = codes >= 0, encoder.tokenizer
-    ids = (codes // 2).where(where, tokenizer.pad_token_id or 0)
-    special = ~where | torch.isin(ids, torch.tensor(tokenizer.all_special_ids, device=ids.device))
+    given, tokenizer = encoder.inputs(codes), encoder.tokenizer
+    ids = given["input_ids"]
+    special = (codes < 0) | torch.isin(ids, torch.tensor(tokenizer.all_special_ids, device=ids.device))
     hidden, labels = masked(ids.cpu(), special.cpu(), tokenizer.mask_token_id, len(tokenizer), draws)
-    given = {"input_ids": hidden.to(ids.device), "attention_mask": where.long()}
-    if "token_type_ids" in tokenizer.model_input_names:
-        given["token_type_ids"] = (codes % 2).where(where, 0)
-    logits: Tensor = model(**given).logits
+    logits: Tensor = model(**given | {"input_ids": hidden.to(ids.device)}).logits
     total = nn.functional.cross_entropy(
         logits.flatten(0, 1), labels.flatten().to(ids.device), ignore_index=IGNORED, reduction="sum"
     )

@@ -101,10 +101,6 @@ class TreeRanker(nn.Module):
         start, own = self.start.detach().cpu().numpy(), None if weights is None else weights.detach().cpu().numpy()
         return Forest("lightgbm", self.boosters, self.kept.tolist(), start, own, self.threads)
 
-    def truncate(self) -> None:
-        """Drop the trees that are not in use, and the training data with them."""
-        self.boosters = [*self.forest().compact().boosters]
-
     def read(self, folder: Path, *, known: bool = False) -> None:
         """Read the trees that a folder keeps, `known` to be as they were written or not."""
         numbers = {"kept": self.kept.numpy(), "start": self.start.numpy()}
