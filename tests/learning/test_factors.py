@@ -20,7 +20,6 @@ from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.factors import BiasTable, BiasTower, Factors
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.training import Training, by_rate
-from unskew.learning.losses import log_odds
 from unskew.learning.methods import (
     DLA,
     LBD,
@@ -35,7 +34,7 @@ from unskew.learning.methods import (
     MixEM,
     RegressionEM,
 )
-from unskew.learning.methods.bases import log_product
+from unskew.learning.methods.regression_em import logit_of_product
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
@@ -318,7 +317,7 @@ def test_em_with_two_factors_by_hand() -> None:
     first, second = (x.item() for x in method.examined(parts, r))
     assert first == pytest.approx(a * (1 - b * g) / (1 - a * b * g), rel=1e-5)
     assert second == pytest.approx(b * (1 - a * g) / (1 - a * b * g), rel=1e-5)
-    product = log_odds(log_product(parts)).item()
+    product = logit_of_product(parts).item()
     assert product == pytest.approx(math.log(a * b / (1 - a * b)), rel=1e-5)
 
 

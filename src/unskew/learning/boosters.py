@@ -25,7 +25,7 @@ def package(name: Package) -> Any:
 
 
 class LightGBMFormat:
-    """LightGBM's text."""
+    """How LightGBM predicts, explains and writes its boosters."""
 
     ending = "txt"
     """How its files end."""
@@ -65,7 +65,7 @@ class LightGBMFormat:
 
 
 class XGBoostFormat:
-    """XGBoost's JSON."""
+    """The same of XGBoost."""
 
     ending = "json"
 

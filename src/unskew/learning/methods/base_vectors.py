@@ -144,7 +144,7 @@ class CommonVector(nn.Module):
             self.spread.lerp_(moments, 0.05)
 
     def forward(self) -> Tensor:
-        """b."""
+        """The vector b as it stands, [d]."""
         if self.kind == "labels" and self.solved.any():
             return self.solved
         mean, second = self.spread[0], self.spread[1:]

@@ -99,7 +99,7 @@ class DoublyRobustMethod(KnownPropensity):
         return log_rate(relevance[..., -1] + self.level, seen_at(self.theta, batch), batch.impressions)
 
     def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """a R."""
+        """P(click) = a R."""
         return self.click_scores(relevance, batch).exp().clamp(max=1.0)
 
 

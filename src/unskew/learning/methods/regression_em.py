@@ -47,6 +47,15 @@ def posteriors(e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(e - F.softplus(r)), torch.sigmoid(r - F.softplus(e))
 
 
+def logit_of_product(logits: Sequence[Tensor]) -> Tensor:
+    """The logit of the product of their probabilities.
+
+    >>> round(logit_of_product([torch.tensor(0.5).logit(), torch.tensor(0.4).logit()]).sigmoid().item(), 6)
+    0.2
+    """
+    return logits[0] if len(logits) == 1 else log_odds(log_product(logits))
+
+
 class RegressionEMMethod(ClickLogits, Biased):
     """Cross-entropy to the posteriors of the E-step; theta moves by its M-step or by gradient."""
 
@@ -68,7 +77,7 @@ class RegressionEMMethod(ClickLogits, Biased):
         parts = self.examination.parts(self.factors.of(batch))
         c, n = batch.clicks, batch.impressions
         with torch.no_grad():
-            r_target = c + (n - c) * posteriors(log_odds(log_product(parts)), r)[1]
+            r_target = c + (n - c) * posteriors(logit_of_product(parts), r)[1]
             targets = [c + (n - c) * seen for seen in self.examined(parts, r)]
             if self.config.labels == "sampled":
                 drawn = torch.rand(len(batch.packed), device=r.device)  # one per result, so padding draws nothing
@@ -84,7 +93,7 @@ class RegressionEMMethod(ClickLogits, Biased):
     def examined(self, parts: Sequence[Tensor], r: Tensor) -> list[Tensor]:
         """P(E_f = 1 | no click) of each factor: the others stand with relevance on the other side."""
         others = [[*parts[:f], *parts[f + 1 :]] for f in range(len(parts))]
-        return [posteriors(e, log_odds(log_product([r, *rest])))[0] for e, rest in zip(parts, others, strict=True)]
+        return [posteriors(e, logit_of_product([r, *rest]))[0] for e, rest in zip(parts, others, strict=True)]
 
     @torch.no_grad()
     def update(self, targets: Sequence[Tensor], batch: ClickBatch) -> None:

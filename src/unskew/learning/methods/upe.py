@@ -115,7 +115,7 @@ class UPEMethod(MethodModule):
         return relevance[..., 0] + at_rank(self.examination(), batch.position)
 
     def propensity(self) -> Tensor:
-        """exp(a_k - a_1)."""
+        """Examination relative to rank 1, exp(a_k - a_1)."""
         a = self.examination()
         return (a - a[0]).exp()
 

@@ -95,7 +95,7 @@ class TextEncoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """H."""
+        """Length of its vectors, H."""
         return int(self.model.config.hidden_size)  # type: ignore[union-attr,arg-type]
 
     @property
