@@ -29,7 +29,7 @@ import torch
 from common import machine, spread
 
 import unskew
-from unskew.learning.rankers.encoder import open_encoder
+from unskew.learning.rankers.text_rankers import open_encoder
 from unskew.measuring import ndcg_metric
 from unskew.simulation.logger import FeatureLogger
 from unskew.types import Lists, ListTexts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,32 @@ class Config(BaseModel):
             super().__init__(**settings)
         except ValidationError as error:
             raise _translated(error, type(self), type(self).__name__) from None
+
+
+def says(config: type) -> str:
+    """The first paragraph of the documentation of a config, in one line.
+
+    >>> class Walk:
+    ...     '''Go somewhere,
+    ...     on foot.
+    ...
+    ...     More.'''
+    >>> says(Walk)
+    'Go somewhere, on foot.'
+    """
+    return " ".join(inspect.cleandoc(config.__doc__ or "").split("\n\n")[0].split())
+
+
+def paper(config: type) -> str:
+    """The paper that the module of a method names; empty where it names none.
+
+    >>> from unskew.learning.methods.dla import DLA
+    >>> paper(DLA)
+    'Ai et al., "Unbiased Learning to Rank with Unbiased Propensity Estimation", SIGIR 2018.'
+    """
+    about = inspect.getdoc(inspect.getmodule(config)) or ""
+    found = re.search(r"^Reference: (.+?)\n\n", about + "\n\n", re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting.training import by_rate
 from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
-from unskew.learning.rankers.encoder import TextEncoder, buckets, encoders, open_encoder
 from unskew.learning.rankers.pretraining import masked, pretrain
+from unskew.learning.rankers.text_rankers import TextEncoder, buckets, encoders, open_encoder
 from unskew.learning.scoring.model import Model, load
 from unskew.tables.features.texts import read_texts, with_texts
 from unskew.types import Lists, ListTexts, Log

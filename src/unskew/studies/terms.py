@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from unskew.learning.descriptions import paper, says
 from unskew.learning.methods import LEARNERS
 from unskew.pages.page import Term
+from unskew.settings import paper, says
 
 FROM_CLICKS = "those that learn from clicks"
 LOGGING = Term("logging", "The ranker whose pages were shown and clicked; it does not learn from the clicks.")

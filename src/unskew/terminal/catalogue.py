@@ -13,9 +13,8 @@ from typing import Any, NotRequired, TypedDict
 
 from pydantic import BaseModel
 
-from unskew.learning.descriptions import paper, says
 from unskew.results import plain
-from unskew.settings import known
+from unskew.settings import known, paper, says
 from unskew.terminal.flags import known_names
 
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}

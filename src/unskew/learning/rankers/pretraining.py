@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError, Key
-from unskew.learning.rankers.encoder import TextEncoder, transformers
+from unskew.learning.rankers.text_rankers import TextEncoder, transformers
 from unskew.tables.lists.inputs import Tokens
 
 CHOSEN = 0.15

@@ -1,4 +1,4 @@
-"""Rankers that read: a cross-encoder alone, or mixed with features such as tracked clicks.
+"""Rankers that read: an encoder of transformers alone, or mixed with features such as tracked clicks.
 
 Reference: Zou et al., "Approximated Doubly Robust Search Relevance Estimation", CIKM 2022, sections 4, 6.2, 7.3.
 
@@ -9,22 +9,280 @@ Reference: Zou et al., "Approximated Doubly Robust Search Relevance Estimation",
 
 The last is made for the method `approximated_dr`: imputation, affine estimate and coefficient share no weight.
 
+Documents come as `Tokens` writes them. Those that say the same are encoded once. They are sorted by length, cut
+into parts of at most `tokens` tokens and padded to the longest of their part. Several parts in one step are
+computed again when their gradient is due, so that the memory is that of one part and the gradient that of all.
+A trained encoder remembers the vectors of texts that it has seen; training, other weights and another device make
+it forget them. With all layers frozen it remembers them in training too, which costs as little as a network then.
+
 Differences from the paper: any encoder in the place of ERNIE 2.0; networks are LayerNorm, Linear, ELU, as others
 here; the encoder takes smaller steps than they do, where the published ones all take steps of 2e-6.
+
 Legend: n documents, D features, L tokens, H width of the encoder, O outputs.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from unskew.errors import ConfigError
-from unskew.learning.rankers.encoder import TextEncoder, TextRanker, open_encoder
-from unskew.learning.rankers.networks import MLP, NOTHING, ClickNetworks, alone, network
+from unskew.errors import ConfigError, DataError, Key, optional
+from unskew.learning.rankers.networks import MLP, NOTHING, ClickNetworks, RankerConfig, alone, network
+from unskew.tables.lists.inputs import Tokens
+from unskew.types import Array, Lists
+
+BLOCK = 8192
+"""Documents whose tokens are made at once."""
+FOLDER = "text"
+"""Where a model folder keeps the encoder's config and the tokenizer's files."""
+ROUND = 100
+"""Steps of the first round, where no number of steps is given."""
+
+
+class TextRanker(RankerConfig):
+    """An encoder of transformers, and how it is used."""
+
+    reads: ClassVar[bool] = True
+    model: str
+    """The encoder with its tokenizer: a folder, or a name on the Hugging Face hub."""
+    scratch: bool = False
+    """Start from random weights rather than from the model's."""
+    max_length: int = Field(256, ge=8)
+    """Most tokens of a query with its document; the longer of the two is cut."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """h is the vector of [CLS], as published, or the mean over all tokens."""
+    encoder_rate: float = Field(0.01, gt=0)
+    """Step size of the encoder, as a share of `training.learning_rate`."""
+    frozen: int = Field(0, ge=0)
+    """Layers, counted from the input, that keep their weights; with any, the embeddings keep theirs too. With all
+    each text is encoded once, and training costs what a network on the vectors costs."""
+    tokens: int = Field(16_384, ge=1)
+    """Tokens encoded at once. A batch with more is encoded in parts whose gradients add up: the step is the same,
+    the memory is that of one part, the time about a third more."""
+    cache: int = Field(20_000, ge=0)
+    """Texts whose vectors a trained model remembers from call to call; 0 remembers none."""
+    pretraining: int = Field(0, ge=0)
+    """Steps of masked-language training on the texts of the log before it learns from clicks."""
+    pretraining_rate: float = Field(5e-5, gt=0)
+    """Largest step size of that."""
+    bfloat16: bool = False
+    """Encode in 16 bits, which newer GPUs do faster."""
+
+    def usual_training(self, steps: int | None) -> Mapping[str, int]:
+        """Small batches, a tenth of the steps (of the first round) to warm up, and ten validations."""
+        tenth = (steps or ROUND) // 10
+        return {"batch": 16, "warmup": tenth, "validate_every": max(tenth, 1)}
+
+    def located(self, folder: Path) -> Self:
+        """The encoder in this folder, if it is there; else it stays a name."""
+        there = (folder / self.model).is_dir()
+        return self.model_copy(update={"model": str((folder / self.model).resolve())}) if there else self
+
+    def kept_in(self, folder: Path) -> Self:
+        """The same with the encoder that a model folder keeps; its weights are read with the others."""
+        return self.model_copy(update={"model": str(folder / FOLDER), "scratch": True})
+
+
+class TextEncoder(nn.Module):
+    """[CLS] query [SEP] title abstract [SEP] as tokens [n, L] -> h [n, H]."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, config: TextRanker) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.rate_factor = config.encoder_rate
+        self.known: dict[bytes, Tensor] = {}
+        depth: int | None = getattr(model.config, "num_hidden_layers", None)
+        self.still = [*_lowest(model, config.frozen, depth)]
+        for part in self.still:
+            part.requires_grad_(False)
+        self.constant = config.frozen == depth
+        """Whether no layer is trained, so that texts may be remembered while the rest is."""
+
+    @property
+    def width(self) -> int:
+        """Length of its vectors, H."""
+        return int(self.model.config.hidden_size)  # type: ignore[union-attr,arg-type]
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that are read."""
+        can = getattr(self.model.config, "max_position_embeddings", None) or self.config.max_length
+        return int(min(self.config.max_length, self.tokenizer.model_max_length, can))
+
+    def train(self, mode: bool = True) -> Self:
+        """Training forgets what it knew, and leaves frozen layers without dropout."""
+        if mode and not self.constant:
+            self.known.clear()
+        super().train(mode)
+        for part in self.still:
+            part.eval()
+        return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Other weights give other vectors."""
+        self.known.clear()
+        super()._load_from_state_dict(*args)
+
+    def _apply(self, *args: Any) -> Self:
+        """On another device the vectors are elsewhere."""
+        self.known.clear()
+        moved: Self = super()._apply(*args)  # type: ignore[no-untyped-call]
+        return moved
+
+    def read(self, lists: Lists, features: Array, device: str | torch.device = "cpu") -> Tokens:
+        """Tokens of every document with its query, beside its features."""
+        if lists.texts is None:
+            raise DataError(
+                "the ranker reads text, and the lists have none",
+                path=lists.name,
+                hint="give a table with query_id, doc_id, query_text, title and abstract, as data.texts",
+            )
+        asked, said = np.repeat(lists.texts.query, lists.sizes), lists.texts.document
+        parts = [self.codes(asked[at : at + BLOCK], said[at : at + BLOCK]) for at in range(0, len(said), BLOCK)]
+        none = np.zeros(0, np.int64)
+        codes, sizes = (np.concatenate([none, *(part[at] for part in parts)]) for at in (0, 1))
+        return Tokens.of(features, codes, sizes, device)
+
+    def codes(self, queries: Array, documents: Array) -> tuple[Array, Array]:
+        """Codes of the tokens of some documents with their queries, one after another, and how many each has."""
+        made = self.tokenizer(
+            queries.tolist(), documents.tolist(), truncation="longest_first", max_length=self.longest
+        )
+        ids = made["input_ids"]
+        codes = 2 * np.concatenate([np.asarray(each, np.int64) for each in ids])
+        if "token_type_ids" in made:
+            codes += np.concatenate([np.asarray(each, np.int64) for each in made["token_type_ids"]])
+        return codes, np.array([len(each) for each in ids])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The vector of each document, remembered where nothing is learned."""
+        codes = tokens.detach().long()
+        if not len(codes):
+            return tokens.new_zeros(0, self.width)
+        if self.config.cache and (self.constant or not (self.training or torch.is_grad_enabled())):
+            with torch.no_grad():
+                return self.remembered(codes)
+        distinct, place = torch.unique(codes, dim=0, return_inverse=True)
+        return self.distinct(distinct)[place]
+
+    def distinct(self, codes: Tensor) -> Tensor:
+        """Vectors of texts [n, L] that differ, part after part of about equal lengths."""
+        lengths = (codes >= 0).sum(-1)
+        order = lengths.argsort(stable=True)
+        parts = [
+            codes[order[part], : int(lengths[order[part][-1]])]
+            for part in buckets(lengths[order], self.config.tokens)
+        ]
+        again = len(parts) > 1 and torch.is_grad_enabled()
+        vectors = [
+            checkpoint(self.encode, part, use_reentrant=False) if again else self.encode(part) for part in parts
+        ]
+        return torch.cat(vectors)[order.argsort()]
+
+    def inputs(self, codes: Tensor) -> dict[str, Tensor]:
+        """What the encoder takes of padded texts, [n, L] each."""
+        where = codes >= 0
+        ids = (codes.where(where, 0) // 2).where(where, self.tokenizer.pad_token_id or 0)
+        given = {"input_ids": ids, "attention_mask": where.long()}
+        if "token_type_ids" in self.tokenizer.model_input_names:
+            given["token_type_ids"] = (codes % 2).where(where, 0)
+        return given
+
+    def encode(self, codes: Tensor) -> Tensor:
+        """Vectors of padded texts, [n, L] -> [n, H]."""
+        with torch.autocast(codes.device.type, torch.bfloat16, enabled=self.config.bfloat16):
+            hidden: Tensor = self.model(**self.inputs(codes)).last_hidden_state  # [n, L, H]
+        hidden = hidden.float() if self.config.bfloat16 else hidden
+        if self.config.pooling == "cls":
+            return hidden[:, 0]
+        weight = (codes >= 0).unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)  # a text of no token at all is 0
+
+    def remembered(self, codes: Tensor) -> Tensor:
+        """Vectors of texts, of which only those not known are computed; the oldest are forgotten first."""
+        rows = codes.cpu().numpy().astype(np.int32)
+        keys = [row[row >= 0].tobytes() for row in rows]
+        found = {key: self.known[key] for key in keys if key in self.known}
+        new = {key: at for at, key in enumerate(keys) if key not in found}
+        if new:
+            vectors = self.distinct(codes[torch.tensor([*new.values()], device=codes.device)])
+            found |= dict(zip(new, vectors, strict=True))
+            self.known |= {key: found[key] for key in new}
+            for key in [*self.known][: max(len(self.known) - self.config.cache, 0)]:
+                del self.known[key]
+        return torch.stack([found[key] for key in keys])
+
+    def write(self, folder: Path) -> None:
+        """Write the encoder's config and the tokenizer's files; the weights are written with the others."""
+        self.model.config.save_pretrained(folder / FOLDER)  # type: ignore[union-attr,operator]
+        self.tokenizer.save_pretrained(folder / FOLDER)
+
+
+def buckets(lengths: Tensor, tokens: int) -> Iterator[slice]:
+    """Ranges of ascending lengths that padded to their longest have at most so many tokens, or one document.
+
+    >>> [(part.start, part.stop) for part in buckets(torch.tensor([2, 2, 3, 9]), 8)]
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start, sizes = 0, lengths.tolist()
+    for at, size in enumerate(sizes):
+        if at > start and size * (at - start + 1) > tokens:
+            yield slice(start, at)
+            start = at
+    if sizes:
+        yield slice(start, len(sizes))
+
+
+def open_encoder(config: TextRanker) -> TextEncoder:
+    """The encoder and tokenizer that a config names, from a folder, the local store of the hub, or the hub."""
+    package = transformers()
+    try:
+        tokenizer = package.AutoTokenizer.from_pretrained(config.model)
+        if config.scratch:
+            model = package.AutoModel.from_config(package.AutoConfig.from_pretrained(config.model))
+        else:
+            model = package.AutoModel.from_pretrained(config.model)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"{config.model!r} is neither a folder with an encoder nor a name on the hub within reach ({first})",
+            argument=Key("ranker.model"),
+        ) from error
+    return TextEncoder(model.float(), tokenizer, config)
+
+
+def transformers() -> Any:
+    """The package, without its progress bars and advice."""
+    package = optional("transformers", "text")
+    package.logging.set_verbosity_error()
+    package.logging.disable_progress_bar()
+    return package
+
+
+def encoders(ranker: nn.Module) -> list[TextEncoder]:
+    """The part of a ranker that reads, if it has one."""
+    return [module for module in ranker.modules() if isinstance(module, TextEncoder)]
+
+
+def _lowest(model: nn.Module, count: int, depth: int | None) -> Iterator[nn.Module]:
+    """The embeddings and the first layers of an encoder that has so many."""
+    if not count:
+        return
+    stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
+    if not stacks or count > len(stacks[0]):
+        raise ConfigError(f"{count} layers, but the encoder has {depth}", argument=Key("ranker.frozen"))
+    yield from (part for name, part in model.named_children() if "embed" in name)
+    yield from stacks[0][:count]
+
+
+# ---- rankers ----
 
 
 class TextTower(nn.Module):

@@ -19,9 +19,8 @@ from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
-from unskew.learning.rankers.encoder import TextRanker, encoders
 from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
-from unskew.learning.rankers.text_rankers import CrossEncoder, TextTower
+from unskew.learning.rankers.text_rankers import CrossEncoder, TextRanker, TextTower, encoders
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
 from unskew.learning.scoring.onnx_graph import write_graphs
 from unskew.learning.scoring.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged

@@ -1,4 +1,4 @@
-"""ONNX graphs of a model folder: looked at before anything runs them, then run by onnxruntime; no torch here.
+"""ONNX graphs of a model folder, and the tokens that they take; looked at before anything runs them; no torch.
 
     model.onnx           `features` float32 [n, D], as `Scorer.prepared` gives them -> `outputs` float32 [n, O]
     text/encoder.onnx    `codes` int64 [n, L] of tokens, -1 where padded -> `outputs` float32 [n, H]
@@ -6,6 +6,8 @@
 A graph is data: its nodes are of the kinds given alone, with no graph inside a node, no function, no other domain,
 no data in other files, and of every weight as many bytes as its shape says. Encoders have nodes that make numbers
 of a shape, so all graphs of a process share an arena that may take half of the machine's memory and no more.
+
+Texts become tokens as `text/reading.json` beside the tokenizer says.
 
 Legend: n documents or texts, D features, O outputs, L tokens, H width of an encoder.
 """
@@ -20,7 +22,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import Field
+
 from unskew.errors import DataError, optional
+from unskew.files import read_json, write_json
+from unskew.settings import Config
 from unskew.types import Array
 
 OPSET = 17
@@ -44,6 +51,12 @@ BYTES = {1: 4, 6: 4, 7: 8, 9: 1}
 """Of each number of a weight, by its type as ONNX counts them: float, int32, int64, bool."""
 NUMBERS, TENSOR = (1, 2, 7), 4
 """Attributes of nodes, as ONNX counts them: a float, an int, ints; and a weight."""
+TOKENIZER, READING = "tokenizer.json", "reading.json"
+MOST_TOKENS = 100_000
+AT_ONCE = 16_384
+"""Tokens encoded at once."""
+LARGEST_TOKENIZER = 2**28
+"""Bytes of a tokenizer that are read."""
 Run = Callable[[Mapping[str, Array]], list[Array]]
 
 
@@ -141,3 +154,60 @@ def _runtime() -> Any:
 def _first(error: Exception) -> str:
     """The first line of a message."""
     return next(iter(str(error).splitlines()), type(error).__name__)[:200]
+
+
+# ---- texts ----
+
+
+class TextInputs(Config):
+    """How an encoder reads."""
+
+    longest: int = Field(ge=1, le=MOST_TOKENS)
+    """Most tokens of a query with its document."""
+    types: bool
+    """Whether query and document have types of their own."""
+    left: bool = False
+    """Whether texts that are too long are cut at their start."""
+
+    @classmethod
+    def read(cls, folder: Path) -> TextInputs:
+        """As the folder of the tokenizer says."""
+        return cls(**read_json(folder / READING))
+
+    def write(self, folder: Path) -> None:
+        """Write it beside the tokenizer."""
+        write_json(folder / READING, self.model_dump())
+
+    def tokenizer(self, folder: Path) -> Any:
+        """The tokenizer of the folder, which cuts as training did."""
+        path = folder / TOKENIZER
+        if path.stat().st_size > LARGEST_TOKENIZER:
+            raise DataError(f"{TOKENIZER} has more than {LARGEST_TOKENIZER:,} bytes")
+        try:
+            found = optional("tokenizers", "serve").Tokenizer.from_file(str(path))
+        except OSError:
+            raise
+        except Exception as error:  # the package raises no other kind
+            raise DataError(f"{TOKENIZER} is no tokenizer: {str(error)[:200]}") from error
+        found.no_padding()
+        direction = "left" if self.left else "right"
+        found.enable_truncation(self.longest, strategy="longest_first", direction=direction)
+        return found
+
+    def codes(self, tokenizer: Any, queries: Array, documents: Array) -> list[Array]:
+        """2 i + s of the tokens of each document with its query: i the number, s = 1 in the document."""
+        made = tokenizer.encode_batch(list(zip(queries.tolist(), documents.tolist(), strict=True)))
+        return [2 * np.array(one.ids, np.int64) + np.array(one.type_ids, np.int64) * self.types for one in made]
+
+    def vectors(self, codes: list[Array], width: int, graph: Callable[[Array], Array]) -> Array:
+        """h of each text, [n, H]: those of about equal length go through the graph together."""
+        found = np.zeros((len(codes), width), np.float32)
+        order = sorted(range(len(codes)), key=lambda at: len(codes[at]))
+        while order:
+            count = max(min(AT_ONCE // max(len(codes[order[-1]]), 1), len(order)), 1)  # the longest go first
+            part, order = order[-count:], order[:-count]
+            padded = np.full((count, max(len(codes[part[-1]]), 1)), -1, np.int64)
+            for row, at in enumerate(part):
+                padded[row, : len(codes[at])] = codes[at]
+            found[part] = graph(padded)
+        return found

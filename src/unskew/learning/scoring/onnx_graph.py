@@ -20,13 +20,21 @@ from torch import Tensor, nn
 
 from unskew.errors import RunError
 from unskew.files import complete_file
-from unskew.learning.rankers.encoder import FOLDER, TextEncoder, encoders
 from unskew.learning.rankers.networks import WithSide
-from unskew.learning.rankers.text_rankers import TextTower
+from unskew.learning.rankers.text_rankers import FOLDER, TextEncoder, TextTower, encoders
 from unskew.learning.rankers.trees import tree_rankers
 from unskew.learning.scoring import onnx_file as onnx
-from unskew.learning.scoring.onnx_file import CODES, ENCODER, GRAPH, INPUT, LARGEST, OUTPUT, available
-from unskew.learning.scoring.text_inputs import TOKENIZER, TextInputs
+from unskew.learning.scoring.onnx_file import (
+    CODES,
+    ENCODER,
+    GRAPH,
+    INPUT,
+    LARGEST,
+    OUTPUT,
+    TOKENIZER,
+    TextInputs,
+    available,
+)
 from unskew.types import Array
 
 TOLERANCE = 1e-5

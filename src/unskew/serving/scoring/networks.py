@@ -28,12 +28,13 @@ from unskew.learning.scoring.onnx_file import (
     NETWORK,
     OUTPUT,
     READER,
+    READING,
     Run,
+    TextInputs,
     available,
     opened,
     read_graph,
 )
-from unskew.learning.scoring.text_inputs import READING, TextInputs
 from unskew.types import Array, Lists
 
 MOST_REMEMBERED = 1_000_000

@@ -20,9 +20,9 @@ from unskew.learning.fitting.runtime import threads, threads_for
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import MethodConfig, PackageConfig
 from unskew.learning.rankers import Trees
-from unskew.learning.rankers.encoder import encoders
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.pretraining import pretrain
+from unskew.learning.rankers.text_rankers import encoders
 from unskew.learning.scoring.model import Model, build
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import measure_ranking
