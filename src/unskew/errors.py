@@ -156,11 +156,9 @@ class UnskewError(Exception):
 
     def speaks_of(self, *arguments: str) -> bool:
         """Whether the argument that is wrong, or one that the sentence names, is one of these."""
-        named = {part.name for part in self._parts() if isinstance(part, Option)}
+        parts = (*parts_of(self.message), *parts_of(self.hint))
+        named = {part.name for part in parts if isinstance(part, Option)}
         return not named.isdisjoint(arguments) or self.argument in arguments
-
-    def _parts(self) -> tuple[Part, ...]:
-        return (*parts_of(self.message), *parts_of(self.hint))
 
 
 class DataError(UnskewError):

@@ -25,7 +25,7 @@ from tests.helpers.served import started
 from unskew.errors import RunError
 from unskew.learning.fitting.loop import Progress
 from unskew.measuring import Interval
-from unskew.pages.console import curve_lines, print_page
+from unskew.pages.console import print_page
 from unskew.pages.figures import curves_figure, dots_figure, palette, points_of
 from unskew.pages.svg import inline_svg
 from unskew.simulation.synthetic import make_lists
@@ -298,8 +298,13 @@ def test_the_best_arm_is_marked_among_those_that_learn_from_clicks() -> None:
 
 
 def test_curves_of_any_length() -> None:
-    lines = curve_lines([1.0, 0.5, 0.25], {"dla": [1.0, 0.75], "wild": [3.0, 0.0, 0.1]}, width=8)
-    assert len(lines) == 3
-    assert lines[0].startswith("rank  1 ████████w")  # past the end is the end
-    assert "dla 0.75" in lines[1]
+    curves = {
+        "true": points_of([1.0, 0.5, 0.25]),
+        "dla": points_of([1.0, 0.75]),
+        "wild": points_of([3.0, 0.0, 0.1]),
+    }
+    title, *lines = curves_figure("Seen", curves, "examination", true="true").lines
+    assert (title, len(lines)) == ("Seen:", 3)
+    assert lines[0].split() == ["rank", "1", "█" * 30, "true", "1.0000", "dla", "1.0000", "wild", "3.0000"]
+    assert "dla 0.7500" in lines[1]
     assert "dla" not in lines[2]

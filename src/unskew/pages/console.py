@@ -189,26 +189,3 @@ def bar_lines(values: Mapping[Any, float], said: Sequence[str], *, width: int = 
         for name, value, text in zip(names, values.values(), said, strict=True)
     ]
     return [*lines[:most], f"and {len(lines) - most} positions more"] if len(lines) > most else lines
-
-
-def curve_lines(true: Sequence[float], learned: Mapping[str, Sequence[float]], *, width: int = 40) -> list[str]:
-    r"""True examination as bars, one line per rank, with the learned values marked by their first letter.
-
-    >>> print("\n".join(curve_lines([1.0, 0.5], {"dla": [1.0, 0.6]}, width=10)))
-    rank  1 ██████████d  true 1.00  dla 1.00
-    rank  2 █████ d      true 0.50  dla 0.60
-    """
-    lines = []
-    for rank, value in enumerate(true):
-        cells = ["█"] * round(value * width)
-        cells += [" "] * (width + 1 - len(cells))
-        for name, values in learned.items():
-            if rank < len(values):
-                cells[min(round(values[rank] * width), width)] = name[0]
-        numbers = "  ".join(
-            f"{name} {values[rank]:.2f}"
-            for name, values in {"true": true, **learned}.items()
-            if rank < len(values)
-        )
-        lines.append(f"rank {rank + 1:2d} {''.join(cells)}  {numbers}")
-    return lines

@@ -184,12 +184,20 @@ def curves_figure(
     if true is not None:
         layers.insert(0, base.transform_filter(alt.datum.curve == true).mark_line(strokeWidth=8).encode(y=value))
     ends = "; ".join(f"{name} from {said(curves[name][0][1])} to {said(curves[name][-1][1])}" for name in names)
-    first = curves[names[0]] if names else []
-    bars = bar_lines({point[0]: point[1] for point in first}, [said(point[1]) for point in first])
     chart = alt.layer(*layers).properties(
         width=WIDTH, height=260, title=title, description=f"{axis} by {along}: {ends}."
     )
-    return Figure(chart, [f"{title}:", *bars], series=names)
+    return Figure(chart, [f"{title}:", *_letters(curves, names)], series=names)
+
+
+def _letters(curves: Mapping[str, Sequence[Point]], names: Sequence[str]) -> list[str]:
+    """The first curve as bars, with the numbers of all of them."""
+    told = {name: {rank: value for rank, value, *_ in curves[name]} for name in names}
+    first = told[names[0]] if names else {}
+    numbers = [
+        "  ".join(f"{name} {said(found[rank])}" for name, found in told.items() if rank in found) for rank in first
+    ]
+    return bar_lines(first, numbers if len(names) > 1 else [said(value) for value in first.values()])
 
 
 def _lines(curves: Mapping[str, Sequence[Point]], names: Sequence[str], along: str) -> Any:

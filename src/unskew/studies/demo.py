@@ -12,7 +12,7 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
-from unskew.pages.console import curve_lines, training_bar
+from unskew.pages.console import training_bar
 from unskew.pages.figures import curves_figure, dots_figure, palette, points_of
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import command_line
@@ -204,14 +204,13 @@ def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") ->
     curves = curves_figure(title, points, "examination, rank 1 = 1", true=truth, colours=colours)
     rows = [{"name": r.name, "mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high} for r in results]
     scores = dots_figure("Does it rank better? 95 % interval", rows, "nDCG@10 on true labels")
-    lines = ["Who is looked at? Bars: the truth. Letters: what was learned.", *curve_lines(true, learned)]
     again = "Score with any of the runs in this folder:"
     return Page(
         "Clicks mislead: learning with and without debiasing",
         verdict(results),
         [
             Section("The world", describe(world)),
-            Section("What was learned", figures=[replace(curves, lines=lines), Figure(scores)]),
+            Section("What was learned", figures=[curves, Figure(scores)]),
             Section("Test lists, true labels", tables=[results_table(results)]),
             Section("Next", again, code=["unskew measure dla --lists YOUR.txt"]),
         ],

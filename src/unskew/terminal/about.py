@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,24 +74,10 @@ def _lines(setting: Setting, indent: str = "  ") -> list[str]:
     """A setting: its name, what it may be, its default, and what it does."""
     may = " or ".join(map(str, setting["choices"])) if setting["choices"] else setting["type"]
     bounds = "".join(f", {bound}" for bound in setting["bounds"])
-    default = "required" if setting["required"] else f"default {_toml(setting['default'])}"
+    given = "none" if setting["default"] is None else json.dumps(setting["default"], ensure_ascii=False)
+    default = "required" if setting["required"] else f"default {given}"
     lines = ["", f"{indent}{setting['name']}: {may}{bounds}; {default}"]
     lines += [f"{indent}    {line}" for line in wrap(setting["help"], 100)]
     for inner in setting.get("settings", []):
         lines += _lines(inner, indent + "    ")
     return lines
-
-
-def _toml(value: object) -> str:
-    """A default as it is written in TOML, where it can be.
-
-    >>> _toml(True), _toml("a"), _toml([1, 2]), _toml(None), _toml({"a": 1})
-    ('true', '"a"', '[1, 2]', 'none', '{ a = 1 }')
-    """
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }" if value else "{}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "none" if value is None else f'"{value}"' if isinstance(value, str) else f"{value}"

@@ -10,7 +10,7 @@ import typer
 from unskew.errors import CANNOT_TELL, NO
 from unskew.options import logs as options
 from unskew.terminal.flags import CsvFile, Force, Json, JsonFile, PageFile
-from unskew.terminal.output import show_facts, show_result, tell, typed
+from unskew.terminal.output import show_facts, show_result, show_written, tell, typed
 
 
 def diagnose(asked: options.DiagnoseArguments, as_json: JsonFile = None) -> None:
@@ -25,28 +25,20 @@ def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
     """Print the graph, and write its page."""
     from unskew.pages.documents.causes import causes_page
     from unskew.pages.origins import log_origin
-    from unskew.pages.page import write_page
     from unskew.workflows.inspections.causes import causes
 
     graph = causes(**asked.given())
-    page = causes_page(graph, log_origin(asked.log), typed())
-    if asked.out is not None:
-        write_page(page, asked.out)
-    show_result(graph, as_json, lambda _: page, asked.out)
+    show_written(graph, as_json, causes_page(graph, log_origin(asked.log), typed()), asked.out)
 
 
 def compare_click_models(asked: options.ClickModelsArguments, as_json: Json = False) -> None:
     """Print the table of models, and write its page."""
     from unskew.pages.documents.click_models import click_models_page
     from unskew.pages.origins import log_origin
-    from unskew.pages.page import write_page
     from unskew.workflows.inspections.click_models import compare_click_models
 
     found = compare_click_models(**asked.given())
-    page = click_models_page(found, log_origin(asked.log), typed())
-    if asked.out is not None:
-        write_page(page, asked.out)
-    show_result(found, as_json, lambda _: page, asked.out)
+    show_written(found, as_json, click_models_page(found, log_origin(asked.log), typed()), asked.out)
 
 
 def propensity(asked: options.PropensityArguments, csv: CsvFile = None, as_json: Json = False) -> None:
@@ -100,12 +92,9 @@ def experiment(
     """Print the verdict, and write its page."""
     from unskew.pages.documents.experiment import experiment_page
     from unskew.pages.origins import log_origin
-    from unskew.pages.page_files import page_place, write_found
+    from unskew.pages.page_files import page_place
     from unskew.workflows.proofs.experiment import experiment
 
     place = page_place(out, force=force)
     found = experiment(**asked.given())
-    page = experiment_page(found, log_origin(asked.log), typed())
-    if place is not None:
-        write_found(place, page)
-    show_result(found, as_json, lambda _: page, place)
+    show_written(found, as_json, experiment_page(found, log_origin(asked.log), typed()), place)

@@ -6,7 +6,7 @@ from functools import partial
 
 from unskew.options import logs as options
 from unskew.terminal.flags import Json, facts_of, in_flags
-from unskew.terminal.output import show_facts, show_result, typed, warn
+from unskew.terminal.output import show_facts, show_result, show_written, typed, warn
 
 
 def ingest(asked: options.IngestArguments, as_json: Json = False) -> None:
@@ -56,13 +56,10 @@ def display_times(asked: options.DisplayTimesArguments, as_json: Json = False) -
     """Print the page of the model, and write it beside it."""
     from unskew.pages.documents.examination import examination_page
     from unskew.pages.origins import log_origin
-    from unskew.pages.page import write_page
     from unskew.tracking.log_examination import display_times
 
     found = display_times(**asked.given())
-    page = examination_page(found, log_origin(asked.log), typed())
-    write_page(page, asked.out)
-    show_result(found, as_json, lambda _: page)
+    show_written(found, as_json, examination_page(found, log_origin(asked.log), typed()), asked.out)
 
 
 counts, track, judge, impute = map(facts_of, ("counts", "track", "judge", "impute"))

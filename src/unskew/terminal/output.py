@@ -76,6 +76,19 @@ def show_result(result: Found, as_json: bool, page: Callable[[Found], Page], out
         show(page(result))
 
 
+def show_written(result: object, as_json: bool, page: Page, out: Path | None) -> None:
+    """What a command found, and its page, which is written as one file (.html) or into a folder."""
+    from unskew.files import write_text
+    from unskew.pages.page import write_page
+    from unskew.pages.web import html
+
+    if out is not None and out.suffix == ".html":
+        write_text(out, html(page))
+    elif out is not None:
+        write_page(page, out)
+    show_result(result, as_json, lambda _: page, out)
+
+
 def show_facts(facts: Mapping[str, Any] | Result, as_json: bool) -> None:
     """What a command did: one line for each number, or JSON."""
     if as_json:
@@ -116,8 +129,8 @@ class _Work:
     @classmethod
     def begin(cls, name: str) -> None:
         cls.stop()
-        cls._over = threading.Event()
-        cls._thread = threading.Thread(target=_keep_saying, args=(name, cls._over), daemon=True)
+        cls._over.clear()
+        cls._thread = threading.Thread(target=cls._say, args=(name,), daemon=True)
         cls._thread.start()
 
     @classmethod
@@ -127,14 +140,14 @@ class _Work:
             cls._over.set()
             thread.join()
 
-
-def _keep_saying(name: str, over: threading.Event) -> None:
-    """How long it has taken: a running line on a terminal, else a line every ten seconds."""
-    began, shown, terminal = time.monotonic(), False, sys.stderr.isatty()
-    while not over.wait(1.0 if shown else _SOON if terminal else EVERY):
-        seconds = round(time.monotonic() - began)
-        shown = terminal
-        text = f"{_CLEAR}{name}: {seconds} s" if terminal else f"unskew: {name}: at work for {seconds} s\n"
-        print(text, end="", file=sys.stderr, flush=True)
-    if shown:
-        print(_CLEAR, end="", file=sys.stderr, flush=True)
+    @classmethod
+    def _say(cls, name: str) -> None:
+        """How long it has taken: a running line on a terminal, else a line every ten seconds."""
+        began, shown, terminal = time.monotonic(), False, sys.stderr.isatty()
+        while not cls._over.wait(1.0 if shown else _SOON if terminal else EVERY):
+            seconds = round(time.monotonic() - began)
+            shown = terminal
+            text = f"{_CLEAR}{name}: {seconds} s" if terminal else f"unskew: {name}: at work for {seconds} s\n"
+            print(text, end="", file=sys.stderr, flush=True)
+        if shown:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)

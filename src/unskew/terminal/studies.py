@@ -12,7 +12,7 @@ import typer
 from unskew.errors import RunError
 from unskew.options import runs as options
 from unskew.terminal.flags import Force, Json, PageFile, Quiet
-from unskew.terminal.output import messages, show_json, show_result, tell, typed
+from unskew.terminal.output import messages, show_json, show_result, show_written, tell, typed
 
 if TYPE_CHECKING:
     from unskew.pages.console import Tell
@@ -36,15 +36,13 @@ def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = Fal
 
 def plan(asked: options.PlanArguments, out: PageFile = None, force: Force = False, as_json: Json = False) -> None:
     """Print what was tried, and write its page."""
-    from unskew.pages.page_files import page_place, write_found
+    from unskew.pages.page_files import page_place
     from unskew.studies.plan import plan, plan_page
 
     place = page_place(out, force=force)
     found = plan(**asked.given())
     page = plan_page(found, f"Tried on a twin fitted to {asked.log}; no real user was involved.", typed())
-    if place is not None:
-        write_found(place, page)
-    show_result(found, as_json, lambda _: page, place)
+    show_written(found, as_json, page, place)
 
 
 def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json = False) -> None:
