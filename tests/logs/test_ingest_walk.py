@@ -106,13 +106,13 @@ def test_a_source_is_opened_three_times_and_a_row_written_twice(
     assert made.source_columns["device"].values == 2
 
 
-def test_events_are_written_once_and_results_twice(tmp_path: Path, written: dict[str, int]) -> None:
+def test_events_go_through_no_files_and_results_are_written_twice(tmp_path: Path, written: dict[str, int]) -> None:
     shown = [{**row, "event": "impression"} for row in without(ROWS, "click")]
     clicked = [{**row, "event": "click"} for row in without([row for row in ROWS if row["click"]], "click")]
     (tmp_path / "log.csv").write_text(text_of(shown + clicked, "csv"))
     made = ingest(tmp_path / "log.csv", tmp_path / "out")
     assert (made.impressions, made.clicks) == (len(ROWS), PAGES)
-    assert written == {"arrow": PAGES, "typed": len(ROWS), "impressions": len(ROWS)}
+    assert written == {"typed": len(ROWS), "impressions": len(ROWS)}
 
 
 def test_a_table_in_memory_does_not_travel_through_files(

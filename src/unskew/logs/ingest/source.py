@@ -140,25 +140,23 @@ def _with_clicks(
 
 def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | None, *, joined: bool) -> LogSource:
     """Results and clicks of a source, typed; what is costly to make is made once."""
-    shown, clicked, others, stream = raw.table, None, 0, raw.stream
-    event = event_column(raw.columns, options) if stream is None else stream.event
+    event = event_column(raw.columns, options)
     if event is not None and joined:
         raise ConfigError("goes with a source without an event column", argument="clicks")
-    if event is not None and stream is None:
+    if event is not None and raw.stream is not None:  # text is read once, for results and for clicks
+        raw = replace(raw, table=_made_once(engine.keep, raw.table, raw.stream)).finished()
+    shown, clicked, others, stream = raw.table, None, 0, raw.stream
+    if event is not None:
         shown, clicked, rest = split_events(shown, event, options)
         others = engine.count(rest)
-    elif event is not None:
-        shown = shown.drop(event)
     maybe = () if stream is None else stream.maybe
     impressions, finding = _impressions(shown, options, engine, joined or event is not None, raw.columns, maybe)
     same = event is None and not joined and _same_columns(raw.table, impressions)
     times = options.source("timestamp")
     # times as text take longer to read than all the rest
-    stored = stream is not None or (times in shown.columns and shown[times].type().is_string())
+    stored = stream is not None or raw.parsed or (times in shown.columns and shown[times].type().is_string())
     if stored:
         impressions = _stored(impressions, engine, options, stream, scratch)
-    if stream is not None and event is not None:
-        clicked, others = engine.read_parquet(stream.clicks).drop(*stream.unseen, event), stream.others
     raw = raw.finished()
     return LogSource(
         impressions=impressions,
@@ -252,7 +250,7 @@ def _open_files(
             what = "is for text files; Parquet holds times as times, numbers or ISO text"
             raise ConfigError(what, argument=Key("time.format"))
         return _open_parquet(engine, columnar, options)
-    stream = TextStream(texts, options, scratch, joined=joined, results=results, split=not columnar)
+    stream = TextStream(texts, options, scratch, joined=joined, results=results)
     reader = pa.RecordBatchReader.from_batches(stream.schema, stream.batches())
     table = engine.from_stream(reader, scratch / "text")
     text = _Raw(table, stream.columns, stream, sample=stream.sample)

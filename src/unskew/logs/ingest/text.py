@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, Key, Option, printable
 from unskew.logs.ingest.advice import SampleRows
-from unskew.logs.ingest.clicks import event_column
 from unskew.logs.ingest.columns import FILE, ROW
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.names import OPTIONAL, REQUIRED, Names, guess_columns
@@ -40,12 +37,8 @@ class TextStream:
         *,
         joined: bool = False,
         results: bool = True,
-        split: bool = True,
     ) -> None:
-        """`joined` where clicks are in files of their own, and not `results` where these are they.
-
-        With `split` click events go to a file, where rows are events.
-        """
+        """`joined` where clicks are in files of their own, and not `results` where these are they."""
         self.files, self.options = files, options
         self._joined, self._results = joined, results
         self._sample = SampleRows(files if results else (), options)
@@ -59,8 +52,6 @@ class TextStream:
             some = ", ".join(self.columns[:20])[:500] or "none"
             hint = ("name them with ", Option("columns", guess_columns(self.columns) or {"OURS": "THEIRS"}))
             raise DataError(f"no column is one of ours; there are: {some}", path=first, hint=hint)
-        self.event = event_column(self.columns, options) if results and split else None
-        """The column that says what an event is, where rows are events."""
         lines = {path: names for path, names in headers.items() if files[path] != "jsonl"}
         self.notes = list(differing(lines, self.wanted, options))
         # a key of JSON may come first in any line, so columns that may be missing are always looked for
@@ -73,10 +64,6 @@ class TextStream:
         self.error: BaseException | None = None
         """What stopped the stream; an engine that reads it tells of it in words of its own."""
         self._stage = Stage(folder / "broken")
-        self.clicks = folder / "clicked"
-        """The folder of click events, where rows are events, once all is read."""
-        self.others = 0
-        """Events that are neither results nor clicks."""
 
     @property
     def read(self) -> list[str]:
@@ -117,26 +104,18 @@ class TextStream:
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows of results, where rows are events; else all rows."""
+        """All rows."""
         late: set[str] = set()
         try:
-            with self._click_file() as clicks:
-                for path, kind in self.files.items():
-                    for table in self._tables(path, kind, late):
-                        yield from self._shown(table, clicks).to_batches()
+            for path, kind in self.files.items():
+                for table in self._tables(path, kind, late):
+                    yield from table.to_batches()
         except BaseException as error:
             self.error = error
             raise
         if late:
             begun = f"{', '.join(sorted(late)[:20])}; name them in `keep`"
             self.notes.append(f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}")
-
-    def _click_file(self) -> Any:
-        """A file for click events, where rows are events."""
-        if self.event is None:
-            return nullcontext()
-        self.clicks.mkdir(parents=True)
-        return pq.ParquetWriter(self.clicks / "part-00000.parquet", self.schema, compression="zstd")
 
     def _tables(self, path: Path, kind: str, late: set[str]) -> Iterator[pa.Table]:
         reject = partial(self._stage.reject, printable(path))
@@ -146,7 +125,10 @@ class TextStream:
             looked = self.read if lines else self.wanted
             for batch, numbers in text.batches(looked, reject, [name for name in theirs if name not in looked]):
                 table = _checked(batch, numbers, reject)
-                table = table if lines else _filled(table, batch.schema.names)
+                if not lines:  # empty lines have no value
+                    values = [np.asarray(pc.is_valid(table[name])) for name in batch.schema.names]
+                    filled = np.logical_or.reduce(values)
+                    table = table if filled.all() else table.filter(pa.array(filled))
                 if self.options.time.format is not None:
                     table = _iso_times(table, self.options.source("timestamp"), self.options.time.format)
                 if lines:
@@ -157,18 +139,6 @@ class TextStream:
                 ]
                 yield pa.table([pa.repeat(printable(path), len(table)), *arrays], self.schema)
             late |= text.late if isinstance(text, JsonText) else set()
-
-    def _shown(self, table: pa.Table, clicks: Any) -> pa.Table:
-        if self.event is None:
-            return table
-        kind = pc.utf8_lower(table[self.event])
-        shown, clicked = (
-            pc.is_in(kind, pa.array([value.lower() for value in values], pa.string()))
-            for values in (self.options.events.impression, self.options.events.click)
-        )
-        clicks.write_table(table.filter(clicked))
-        self.others += len(table) - (pc.sum(pc.or_(shown, clicked)).as_py() or 0)
-        return table.filter(shown)
 
     def close(self) -> tuple[tuple[Path, ...], int]:
         """The folder of rows that could not be parsed, where there are any, and how many they are."""
@@ -216,12 +186,6 @@ def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:
     for at, (reason, text) in sorted(bad.items()):
         reject(table[ROW][at].as_py(), reason, text.replace(MARK, "\ufffd"))
     return table.filter(pa.array(~np.isin(np.arange(len(table)), list(bad))))
-
-
-def _filled(table: Any, names: list[str]) -> Any:
-    """Without rows that are empty lines."""
-    filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in names])
-    return table if filled.all() else table.filter(pa.array(filled))
 
 
 def _iso_times(table: Any, name: str, time_format: str) -> Any:
