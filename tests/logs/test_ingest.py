@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.logs.ingest.ingest import ingest_files, ingest_options
-from unskew.logs.ingest.rejected import TooManyRejected
+from unskew.logs.ingest.rejected import TooMuchAside
 from unskew.logs.ingest.summary import IngestedLog, TimeSpan
 from unskew.logs.reader import read_log
 from unskew.tables.engine.engine import Engine, connect
@@ -308,7 +308,7 @@ def test_broken_json_lines(run: Ingest, tmp_path: Path) -> None:
 def test_too_many_broken_rows_write_nothing_but_themselves(run: Ingest, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(csv_bytes(log()) + b"p9,q,d,first,0\n")
-    with pytest.raises(TooManyRejected, match=r"1 of 13 rows are broken \(7.69%\)(?s:.*)position=first"):
+    with pytest.raises(TooMuchAside, match=r"1 of 13 rows are broken \(7.69%\)(?s:.*)position=first"):
         run(path, max_rejected=0.05)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log.csv", "out.rejected.parquet"]
     run(path, max_rejected=0.1)
@@ -496,7 +496,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert json.loads(as_json.stdout)["pages"] == 4
     (tmp_path / "log.csv").write_text("s,query_id,doc_id,rank,click\n1,1,1,x,0\n")
     failed = CliRunner().invoke(app, [*words, "--force"]).exception
-    assert isinstance(failed, TooManyRejected)
+    assert isinstance(failed, TooMuchAside)
     assert failed.status == 3
     assert len(pq.read_table(tmp_path / "out.rejected.parquet")) == 1
     assert len(written(tmp_path)) == 12

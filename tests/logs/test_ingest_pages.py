@@ -18,7 +18,7 @@ from tests.helpers.shop_log import NAMES as ALL_NAMES
 from tests.helpers.shop_log import NOON, SIZE, Rows, shop_log
 from unskew.errors import DataError
 from unskew.logs.ingest.ingest import ingest_files
-from unskew.logs.ingest.rejected import TooManyRemoved
+from unskew.logs.ingest.rejected import TooMuchAside
 from unskew.logs.ingest.summary import IngestedLog
 from unskew.logs.pages import add_page_ids
 from unskew.tables.engine.engine import Engine, connect
@@ -150,7 +150,7 @@ def test_an_id_of_rows_is_said_to_be_one_and_can_be_passed_over(
     rows = [{**row, "page_id": f"p{at}"} for at, row in enumerate(shop)]
     path = write(tmp_path / "log.csv", rows, BARE)
     said = "100% of the pages hold one row: page_id names a row"
-    with pytest.raises(TooManyRemoved, match=f"robots(.|\n)*{said}|{said}(.|\n)*robots"):
+    with pytest.raises(TooMuchAside, match=f"robots(.|\n)*{said}|{said}(.|\n)*robots"):
         read_in(engine, path, tmp_path / "out")
     made, _ = read_in(engine, path, tmp_path / "out", rules={"off": ["robots"]})
     assert said in made.warnings[0]
@@ -162,7 +162,7 @@ def test_an_id_of_rows_is_said_to_be_one_and_can_be_passed_over(
 def test_an_id_of_visits_is_refused_and_a_log_is_never_eaten(engine: Engine, shop: Rows, tmp_path: Path) -> None:
     """The id of a person for that of a page: rows of many pages at one position."""
     path = write(tmp_path / "log.csv", shop, BARE)
-    with pytest.raises(TooManyRemoved) as caught:
+    with pytest.raises(TooMuchAside) as caught:
         read_in(engine, path, tmp_path / "out", columns={**NAMES, "page_id": "cookie"})
     said = str(caught.value)
     assert caught.value.status == 3

@@ -15,7 +15,7 @@ import pytest
 
 from unskew.errors import spelled
 from unskew.logs.ingest.ingest import ingest_files
-from unskew.logs.ingest.rejected import CAUSES, TooManyRemoved, over_limits
+from unskew.logs.ingest.rejected import CAUSES, TooMuchAside, over_limits
 from unskew.logs.ingest.rules import PageFacts
 from unskew.logs.ingest.summary import IngestedLog
 from unskew.tables.engine.engine import Engine, connect
@@ -223,7 +223,7 @@ def limited(engine: Engine, tmp_path: Path, rows: Rows, **options: Any) -> str |
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     try:
         ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, IngestOptions(**options), force=True)
-    except TooManyRemoved as error:
+    except TooMuchAside as error:
         assert not (tmp_path / "out").exists()
         return str(error)
     finally:
@@ -300,5 +300,5 @@ def test_click_events_have_a_share_of_their_own(engine: Engine, tmp_path: Path) 
     clicks = [{"page_id": f"s{at if at % 2 else -1}", "doc_id": f"d{at % 7 + 1}"} for at in range(20)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     pq.write_table(pa.Table.from_pylist(clicks), tmp_path / "clicks.parquet")
-    with pytest.raises(TooManyRemoved, match="clicks_without_impression"):
+    with pytest.raises(TooMuchAside, match="clicks_without_impression"):
         ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, clicks=[tmp_path / "clicks.parquet"])

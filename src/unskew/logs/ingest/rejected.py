@@ -115,15 +115,7 @@ MENDS: Mapping[str, Words] = {
 
 
 class TooMuchAside(LimitError):
-    """More of a log was put aside than is allowed."""
-
-
-class TooManyRejected(TooMuchAside):
-    """More rows are broken than `max_rejected` allows."""
-
-
-class TooManyRemoved(TooMuchAside):
-    """Rules remove more rows than `max_removed` allows."""
+    """More rows are broken, or removed by rules, than `max_rejected` or `max_removed` allows."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +182,7 @@ def refuse_broken(found: Reasons, read: int, most: float, aside: Path | None) ->
         told += [f"\n  {count:,} {name}", *map(_line, found.examples.get(name, []))]
         told += _cause(MENDS.get(name))
     kept = "Repair them" if aside is None else f"They are kept in {aside}; repair them"
-    raise TooManyRejected((*told, f"\n{kept}, or raise ", Option("max_rejected")))
+    raise TooMuchAside((*told, f"\n{kept}, or raise ", Option("max_rejected")))
 
 
 def _line(text: str) -> str:
@@ -237,7 +229,7 @@ def refuse_removed(
         told += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
         told += _cause(None if suspected else CAUSES[name])
     kept = "Nothing was written" if aside is None else f"They are kept in {aside}; nothing was written"
-    raise TooManyRemoved((*told, f"\n{kept}."))
+    raise TooMuchAside((*told, f"\n{kept}."))
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:

@@ -22,7 +22,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from unskew.logs.ingest.formats.records import HELD, lines
@@ -97,7 +96,11 @@ class _TianGong:
         if self.size > LONGEST_PAGE:
             raise Broken("interaction_too_long")
         visit = identifier(self.visit, "session")
-        root = _parse(raw[raw.index(b"<interaction") : raw.find(b">", raw.rindex(b"</interaction")) + 1])
+        whole_page = raw[raw.index(b"<interaction") : raw.find(b">", raw.rindex(b"</interaction")) + 1]
+        try:
+            root = ET.fromstring(utf8(whole_page))
+        except (ET.ParseError, ValueError, RecursionError):
+            raise Broken("not_xml") from None
         results = root.findall("./results/result")
         if not results:
             raise Broken("missing_results")
@@ -120,18 +123,18 @@ class _TianGong:
             }
             for result in results
         ]
-        clicks = [self._click(click) for click in root.findall("./clicked/click")]
+        clicks = [
+            {
+                "position": required(whole(_stripped(click, "rank"), "rank", 1, 32_767), "rank"),
+                "doc_id": optional_identifier(_stripped(click, "docid"), "docid"),
+                "timestamp": self._moment(click),
+            }
+            for click in root.findall("./clicked/click")
+        ]
         for row in rows:
             self.stage.add("impressions", **page, **row)
         for click in clicks:
             self.stage.add("clicks", page_id=page["page_id"], visit_id=visit, **click)
-
-    def _click(self, click: ET.Element) -> dict[str, Any]:
-        return {
-            "position": required(whole(_stripped(click, "rank"), "rank", 1, 32_767), "rank"),
-            "doc_id": optional_identifier(_stripped(click, "docid"), "docid"),
-            "timestamp": self._moment(click),
-        }
 
     def _moment(self, element: ET.Element) -> int | None:
         """The attribute `starttime` where it is a date or counts from 1970; times of the session are not read."""
@@ -150,13 +153,6 @@ class _TianGong:
             label=required(whole(cells[4], "label", 0, 4), "label"),
             group=identifier(cells[0], "sample"),
         )
-
-
-def _parse(raw: bytes) -> ET.Element:
-    try:
-        return ET.fromstring(utf8(raw))
-    except (ET.ParseError, ValueError, RecursionError):
-        raise Broken("not_xml") from None
 
 
 def _stripped(element: ET.Element, name: str) -> str | None:
