@@ -71,7 +71,7 @@ def test_a_grid_for_all_methods_is_tried_with_all_methods() -> None:
     assert points["lightgbm"] == [""]
     assert len(points["naive"]) == 4  # every training setting that any method is tried with
     refuse("grid.max_weight: unknown key. Known: training", {"name": "dla"}, grid={"max_weight": [1.0]})
-    refuse("grid.training.steps: input should be a list", {"name": "dla"}, grid={"training": {"steps": 3}})
+    refuse("grid.training.steps: input should be a valid list", {"name": "dla"}, grid={"training": {"steps": 3}})
 
 
 def test_settings_of_packages() -> None:
