@@ -96,9 +96,9 @@ def test_shards_of_a_read_only_cache_lie_in_a_scratch_folder(
     source: ShardSource, tmp_path: Path, read_only: Callable[[Path], None]
 ) -> None:
     read_only(tmp_path / "cache")
-    with pytest.warns(UserWarning, match="shards are written anew each time, set UNSKEW_CACHE to keep them"):
+    with pytest.warns(UserWarning, match="files are parsed anew each time, set UNSKEW_CACHE to keep them"):
         shards = open_shards(source, cache=tmp_path / "cache")
-    assert shards.folder.parents[1].name.endswith(".scratch")
+    assert shards.folder.parent.name.endswith(".scratch")
     assert shards.load(int(shards.pages.argmax())).clicks.sum() > 0
 
 

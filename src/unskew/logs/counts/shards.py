@@ -18,9 +18,7 @@ Legend: R rows of a shard, K results of a page, D features.
 
 from __future__ import annotations
 
-import atexit
 import math
-import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,7 +28,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from unskew.errors import DataError
-from unskew.files import Scratch, read_json
+from unskew.files import read_json
 from unskew.logs.counts.reduction import Counts
 from unskew.logs.counts.shard_writer import (
     ABOUT,
@@ -49,7 +47,7 @@ from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.tables import feature_files, is_table, table_columns
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.scaling import SCALINGS, Scaler, fit_scaler, fitted_scaler
-from unskew.tables.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
+from unskew.tables.lists.store import entry_of
 from unskew.tables.lists.survey import Survey
 from unskew.types import Array, Columns, Lists
 
@@ -153,16 +151,15 @@ class Shards:
 def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shards:
     """The shards of a source, written first where they are not there yet."""
     check_columns(source)
-    root, files = cache_root(cache), source.files()
-    digests = [content_digest(file, root) for file in files]
+    files = source.files()
     options = asdict(source) | {
         "log": source.log is not None,
         "counts": source.counts is not None,
         "lists": len(files),
+        "kind": "shards",
+        "version": SHARD_FORMAT,
     }
-    key = entry_key(digests, {"kind": "shards", "format": SHARD_FORMAT} | options)
-    root = _where_written(root, key, source)
-    folder = root / "entries" / key
+    folder = entry_of(files, options, cache, lambda folder: write_shards(source, folder))
     try:
         about = read_json(folder / ABOUT)
         columns = None
@@ -171,7 +168,7 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
             columns = Columns(tuple(names), {name: tuple(values) for name, values in categories.items()})
         return Shards(
             folder,
-            key,
+            folder.name,
             facts=np.array(about["facts"], np.int64),
             by_rank=np.array(about["by_rank"]),
             survey=Survey.from_dict(about["survey"]),
@@ -183,19 +180,6 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"damaged ({error})", path=folder / ABOUT, hint=ANEW) from error
-
-
-def _where_written(root: Path, key: str, source: ShardSource) -> Path:
-    """The cache with the shards, or where it cannot be written a folder that goes with this process."""
-    try:
-        fetch_entry(root, key, lambda folder: write_shards(source, folder))
-    except UnwritableCache as error:
-        warnings.warn(f"{error}; shards are written anew each time, set UNSKEW_CACHE to keep them", stacklevel=4)
-        scratch = Scratch()
-        atexit.register(scratch.close)
-        root = cache_root(scratch.path)
-        fetch_entry(root, key, lambda folder: write_shards(source, folder))
-    return root
 
 
 def shards_for(memory: int, source: ShardSource) -> int:

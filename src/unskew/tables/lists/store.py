@@ -11,6 +11,7 @@ alone for two seconds when it was hashed: a later change inside the clock's reso
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import math
@@ -25,8 +26,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from unskew.errors import DataError, Option, RunError, UnskewError
-from unskew.files import CACHED, beside, complete_folder, digest_of, read_json, scratch_folder, write_json
+from unskew.errors import DataError, Option, RunError, UnskewError, printable
+from unskew.files import CACHED, Scratch, beside, complete_folder, digest_of, read_json, scratch_folder, write_json
 from unskew.types import Array
 
 FORMAT = 2
@@ -38,10 +39,6 @@ HEADER = 128
 _NPY = re.compile(
     rb"\x93NUMPY.{4}\{'descr': '([<>|=]?[a-zA-Z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]*)\)", re.DOTALL
 )
-
-
-class UnwritableCache(DataError):
-    """The cache does not have what is looked for, and takes nothing."""
 
 
 def cache_root(cache: bool | str | Path = True) -> Path:
@@ -80,12 +77,6 @@ def content_digest(path: Path, root: Path) -> str:
     return digest
 
 
-def entry_key(digests: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Name of the entry for these sources parsed with these options (JSON values)."""
-    text = json.dumps({"format": FORMAT, "digests": list(digests), "options": options}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
-
-
 def parsed_files(
     files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
 ) -> dict[str, Array]:
@@ -95,43 +86,46 @@ def parsed_files(
             write(folder)
             seal_entry(folder)
             arrays = open_entry(folder, mapped=False)
-        assert arrays is not None, "an entry just written can be opened"
-        return arrays
+    else:
+        arrays = open_entry(entry_of(files, options, cache, write))
+    assert arrays is not None, "an entry just written can be opened"
+    return arrays
+
+
+def entry_of(
+    files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
+) -> Path:
+    """The folder that `write` fills from these files with these options (JSON values), unless the cache has it.
+
+    Where the cache cannot be written, it is a scratch folder that goes with this process.
+    """
     root = cache_root(cache)
     try:
         digests = [content_digest(file, root) for file in files]
-
-        def write_unchanged(folder: Path) -> None:
-            write(folder)
-            for file, digest in zip(files, digests, strict=True):
-                if content_digest(file, root) != digest:
-                    raise DataError("changed while it was read", path=file, hint="read it again")
-
-        return fetch_entry(root, entry_key(digests, options), write_unchanged)
-    except UnwritableCache as error:
-        warnings.warn(f"{error}; files are parsed anew each time", stacklevel=4)
-        return parsed_files(files, options, False, write)
+        text = json.dumps({"format": FORMAT, "digests": digests, "options": options}, sort_keys=True)
+        folder = root / "entries" / hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+        for _ in range(3):
+            damaged = folder.exists()  # asked first: what another process puts there from now on is whole
+            if open_entry(folder) is not None:
+                return folder
+            if (why := unwritable(folder.parent)) is not None:
+                what = f"{printable(root)}: cannot be written ({why}); files are parsed anew each time"
+                warnings.warn(f"{what}, set UNSKEW_CACHE to keep them", stacklevel=4)
+                scratch = Scratch()
+                atexit.register(scratch.close)
+                folder = scratch.path / folder.name
+            # where another process is faster, what it wrote is as good as ours
+            with suppress(RunError), complete_folder(folder, force=damaged, ours=CACHED) as working:
+                write(working)
+                for file, digest in zip(files, digests, strict=True):
+                    if content_digest(file, root) != digest:
+                        raise DataError("changed while it was read", path=file, hint="read it again")
+                seal_entry(working)
     except OSError as error:
         place = error.filename or root
         raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
-
-
-def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:
-    """The arrays of an entry; where it is missing or damaged, `write` fills a new folder first."""
-    final = root / "entries" / key
-    for _ in range(3):
-        damaged = final.exists()  # asked first: what another process puts there from now on is whole
-        if (found := open_entry(final)) is not None:
-            return found
-        if (why := unwritable(final.parent)) is not None:
-            raise UnwritableCache(f"cannot be written ({why})", path=root)
-        # where another process is faster, what it wrote is as good as ours
-        with suppress(RunError), complete_folder(final, force=damaged, ours=CACHED) as working:
-            write(working)
-            seal_entry(working)
-    raise DataError(
-        "cannot write a cache entry", path=final, hint=("delete that folder, or pass ", Option("cache", False))
-    )
+    hint = ("delete that folder, or pass ", Option("cache", False))
+    raise DataError("cannot write a cache entry", path=folder, hint=hint)
 
 
 def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
