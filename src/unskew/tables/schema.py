@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import Column, ConfigError, DataError
-from unskew.names import OURS, REQUIRED
+from unskew.names import REQUIRED
 from unskew.tables.engine.parquet import plain_type, undone
 from unskew.types import Array
 
@@ -47,9 +47,18 @@ def refuse_missing(table: Any, name: str, path: Path | str) -> None:
 
 
 def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
-    """A required column of whole numbers, [N]; booleans and floats without a fraction will do."""
+    """A required column of whole numbers, [N]; booleans, floats without a fraction and text of numbers will do."""
     refuse_missing(table, name, path)
-    values = to_array(number_column(table[name], name, path))
+    column, hint = table[name], f"make it {REQUIRED[name]}"
+    if is_text(column.type):
+        text = pc.utf8_trim_whitespace(column)
+        wrong = pc.invert(pc.match_substring_regex(text, NUMBER))
+        if many := pc.sum(wrong).as_py():
+            row = pc.index(wrong, True).as_py()
+            such = f" that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
+            raise DataError((f"{many:,} rows have a ", Column(name), such), path=path, hint=hint)
+        column = text.cast(pa.float64())
+    values = to_array(column)
     if values.dtype.kind == "b":
         return values.astype(np.uint8)
     if values.dtype.kind == "f":
@@ -59,23 +68,8 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
         what = f" {values[broken][0]} is not a whole number"
         raise DataError((Column(name), what), path=path, hint="round or repair it")
     if values.dtype.kind not in "iu":
-        what = f" is of type {table[name].type}"
-        raise DataError((Column(name), what), path=path, hint=f"make it {REQUIRED[name]}")
+        raise DataError((Column(name), f" is of type {table[name].type}"), path=path, hint=hint)
     return values
-
-
-def number_column(column: Any, name: str, path: Path | str) -> Any:
-    """A column whose numbers may be written as text."""
-    if not is_text(column.type):
-        return column
-    text = pc.utf8_trim_whitespace(column)
-    wrong = pc.invert(pc.match_substring_regex(text, NUMBER))
-    if (many := pc.sum(wrong).as_py() or 0) == 0:
-        return text.cast(pa.float64())
-    row = pc.index(wrong, True).as_py()
-    such = f" that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
-    hint = f"make it {OURS.get(name, 'a number from 0')}"
-    raise DataError((f"{many:,} rows have a ", Column(name), such), path=path, hint=hint)
 
 
 def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:

@@ -73,7 +73,12 @@ def as_text(column: Any) -> Any:
 def numbers_of(column: Any, feature: Feature, path: Path | str, first: int = 0) -> Array:
     """The values of a column, [n, w] float32; `first` is the number of its first row, for messages."""
     if feature.kind == "vector":
-        values = _vectors(column, feature, path, first)
+        wrong = np.flatnonzero(to_array(pc.list_value_length(column).fill_null(-1)) != feature.width)
+        if len(wrong) or feature.width < 1:
+            row = first + (int(wrong[0]) if len(wrong) else 0)
+            what = f"row {row}: the list {feature.name} is missing, empty or of another length than the first"
+            raise DataError(what, path=path, hint="make them of equal length")
+        values = floats(pc.list_flatten(column)).reshape(len(column), feature.width)
     elif feature.kind == "category":
         found = pc.index_in(as_text(column), value_set=pa.array(feature.values, pa.string()))
         values = floats(found)[:, None]
@@ -107,17 +112,6 @@ def vector_width(column: Any) -> int:
     """How many numbers the first list of a column has."""
     lengths = pc.list_value_length(column).drop_null()
     return int(lengths[0].as_py()) if len(lengths) else 0
-
-
-def _vectors(column: Any, feature: Feature, path: Path | str, first: int) -> Array:
-    """Lists of equal length, [n, w]."""
-    lengths = pc.list_value_length(column).fill_null(-1)
-    wrong = np.flatnonzero(to_array(lengths) != feature.width)
-    if len(wrong) or feature.width < 1:
-        row = first + (int(wrong[0]) if len(wrong) else 0)
-        what = f"row {row}: the list {feature.name} is missing, empty or of another length than the first"
-        raise DataError(what, path=path, hint="make them of equal length")
-    return floats(pc.list_flatten(column)).reshape(len(column), feature.width)
 
 
 def text_values(column: Any) -> set[str]:
