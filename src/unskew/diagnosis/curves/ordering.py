@@ -62,6 +62,13 @@ class RankByFeatures(Result):
     linked: tuple[tuple[int, ...], ...] = ()
     """Ranks that documents of equal features were shown at, so that two towers can tell them apart."""
 
+    @property
+    def tells_rank(self) -> str | None:
+        """That features tell the rank, in words; None where they do not."""
+        if self.correlation is None or self.correlation < MUCH:
+            return None
+        return f"features tell the rank (correlation {self.correlation:.2f} within pages)"
+
 
 def lists_of(tables: LogTables, features: Any, names: Names) -> Lists:
     """The documents that a log shows, with features from tables or LETOR files."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
-from unskew.diagnosis.curves.ordering import MUCH, RankByFeatures
+from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.curves.trust import LEAST_CLICKS, TrustFit
 from unskew.diagnosis.evidence.evidence import Evidence
 from unskew.diagnosis.evidence.links import RankGraph
@@ -198,16 +198,11 @@ def _by_links(each: Fitness, found: Evidence) -> Fitness:
 
 def _by_features(each: Fitness, ordering: RankByFeatures | None) -> Fitness:
     """Where features tell the rank, two towers would put relevance into the rank."""
-    if TOWERS not in each.methods or ordering is None or not tells_rank(ordering):
+    if TOWERS not in each.methods or ordering is None or not ordering.tells_rank:
         return each
     holds = None if len(ordering.linked) == 1 else False
-    told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
-    return replace(each, holds=each.holds and holds, but_page=False, why=f"{each.why}; here {told}")
-
-
-def tells_rank(ordering: RankByFeatures) -> bool:
-    """Whether features tell the rank."""
-    return ordering.correlation is not None and ordering.correlation >= MUCH
+    why = f"{each.why}; here {ordering.tells_rank}"
+    return replace(each, holds=each.holds and holds, but_page=False, why=why)
 
 
 def names_that(methods: Sequence[Fitness], holds: bool | None) -> list[str]:

@@ -25,7 +25,6 @@ from unskew.diagnosis.verdicts.advice import (
     methods_said,
     names_that,
     swaps_of,
-    tells_rank,
 )
 from unskew.diagnosis.verdicts.verdict import Verdict
 from unskew.results import Result
@@ -124,9 +123,9 @@ def runs(ranks: Sequence[int]) -> list[list[int]]:
 
 def _by_features(ordering: RankByFeatures | None, place: Place) -> list[NextStep]:
     """What to do where features tell the rank."""
-    if ordering is None or not tells_rank(ordering):
+    told = None if ordering is None else ordering.tells_rank
+    if ordering is None or told is None:
         return []
-    told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
     harm = "two towers would put relevance into the rank"
     if len(ordering.linked) == 1:
         command = place.learn("ipw", "--set", "method.propensity=swaps")
