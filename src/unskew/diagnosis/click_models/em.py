@@ -66,15 +66,20 @@ class Expected(NamedTuple):
     """Successes and trials of each kind of parameter."""
 
 
+Expect = Callable[[Parameters], Expected]
+Unseen = Callable[[Parameters], Mapping[str, Array]]
+"""Information that is missing of parameters, by kind."""
+
+
 def climb(
-    expect: Callable[[Parameters], Expected],
+    expect: Expect,
     start: Parameters,
     priors: Mapping[str, Prior],
     *,
     rounds: int,
     tolerance: float,
     hidden: Sequence[str] = (),
-    missing: Callable[[Parameters], Mapping[str, Array]],
+    missing: Unseen,
 ) -> tuple[Parameters, dict[str, Assumed], list[float], bool]:
     """Parameters, their priors, the penalised log-likelihood of each round, and whether the rounds came to an end.
 
@@ -99,20 +104,14 @@ def climb(
     return here, assumed, trace, False
 
 
-def one_round(
-    expect: Callable[[Parameters], Expected], here: Parameters, assumed: Mapping[str, Assumed]
-) -> tuple[float, Parameters]:
+def one_round(expect: Expect, here: Parameters, assumed: Mapping[str, Assumed]) -> tuple[float, Parameters]:
     """The penalised log-likelihood here, and the parameters after a round."""
     expected = expect(here)
     return expected.log_likelihood + penalty(here, assumed), updated(expected, assumed)
 
 
 def opened(
-    expect: Callable[[Parameters], Expected],
-    start: Parameters,
-    priors: Mapping[str, Prior],
-    hidden: Sequence[str],
-    missing: Callable[[Parameters], Mapping[str, Array]],
+    expect: Expect, start: Parameters, priors: Mapping[str, Prior], hidden: Sequence[str], missing: Unseen
 ) -> tuple[Parameters, dict[str, Assumed]]:
     """Parameters after the first rounds, and the priors that were found in them."""
     here, assumed = start, {name: assume(prior, np.zeros(0), np.zeros(0)) for name, prior in priors.items()}
@@ -131,12 +130,7 @@ def opened(
     return here, assumed
 
 
-def hidden_strength(
-    expect: Callable[[Parameters], Expected],
-    here: Parameters,
-    name: str,
-    missing: Callable[[Parameters], Mapping[str, Array]],
-) -> float:
+def hidden_strength(expect: Expect, here: Parameters, name: str, missing: Unseen) -> float:
     """Strength of the prior of parameters whose successes are mostly hidden, by their scores.
 
     With all of them at one mean μ, a score U = x/μ - (n - x)/(1 - μ) has mean 0 and variance J + J²τ², where J is
