@@ -33,7 +33,7 @@ from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.diagnosis.evidence.sums import document_cells
 from unskew.diagnosis.evidence.tables import LogTables
 from unskew.tables.engine.engine import Engine
-from unskew.tables.joins import encode
+from unskew.tables.joins import encode, match
 from unskew.types import Array, Lists
 
 RANKS = 20
@@ -135,8 +135,7 @@ def _read(
     every = document_cells(table)
     ranks, context = int(every.rank.max(initial=0)) + 1, every.rank
     if by is not None:
-        place = {value: number for number, value in enumerate(values)}
-        context = context + ranks * np.array([place.get(one, -1) for one in table[by].to_pylist()], np.int64)
+        context = context + ranks * match(table[by], np.array(values, object))
     kept = context >= 0
     every, context = every.take(kept), context[kept]
     distinct, first, pair = np.unique(every.document, return_index=True, return_inverse=True)
