@@ -167,8 +167,8 @@ def test_what_is_written(done: LogComparison) -> None:
     assert len(table) == 6
     assert sum(row["selected"] for row in table) == 4  # one point of each arm, two seeds
     html = (done.out / "report.html").read_text()
-    assert "Clicks of your log" in html
-    assert (done.out / "table.md").read_text().splitlines()[2].startswith("Clicks of your log")
+    assert "A log as it was given" in html
+    assert (done.out / "table.md").read_text().splitlines()[2].startswith("A log as it was given")
     asked = json.loads((done.out / "compare.json").read_text())
     assert asked["data"]["log"] == "log.parquet"
     cell = done.findings[0].cell

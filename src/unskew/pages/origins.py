@@ -52,17 +52,9 @@ def _kind(behaviour: Behaviour) -> str:
     return BIASES.get(name, name.replace("_", " "))
 
 
-def clicks_of(path: Path | str, *, labels: bool = False) -> str:
-    """Clicks of a log that methods were compared on, as far as its files tell who clicked."""
-    how, beside = simulated_by(path), "labels lie beside and chose nothing" if labels else "no labels"
+def log_origin(path: Path | str, more: str = "") -> str:
+    """Whether a log in a file was simulated, as far as the file tells, and `more` that lies beside it."""
+    how, beside = simulated_by(path), f", {more}" if more else ""
     if how is None:
-        return f"Clicks of your log, {path}, {beside}: nothing was simulated."
-    return f"Clicks of a simulated log, {path} ({how}), {beside}; {NOBODY}."
-
-
-def log_origin(path: Path | str) -> str:
-    """Whether a log in a file was simulated, as far as the file tells."""
-    how = simulated_by(path)
-    if how is None:
-        return f"A log as it was given, {path}: nothing in its files says that it was simulated."
-    return f"A simulated log, {path} ({how}); {NOBODY}."
+        return f"A log as it was given, {path}{beside}: nothing in its files says that it was simulated."
+    return f"A simulated log, {path} ({how}){beside}; {NOBODY}."

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import typer
 
 from unskew.errors import CANNOT_TELL, NO
 from unskew.options import logs as options
 from unskew.terminal.flags import CsvFile, Force, Json, JsonFile, PageFile
-from unskew.terminal.output import show_facts, show_result, show_written, tell, typed
+from unskew.terminal.output import show_result, show_rows, show_written, tell, typed
 
 
 def diagnose(asked: options.DiagnoseArguments, as_json: JsonFile = None) -> None:
@@ -43,25 +40,12 @@ def compare_click_models(asked: options.ClickModelsArguments, as_json: Json = Fa
 
 def propensity(asked: options.PropensityArguments, csv: CsvFile = None, as_json: Json = False) -> None:
     """Print examination and weight by rank, as text, CSV or JSON."""
-    from unskew.files import write_text
     from unskew.workflows.inspections.propensity import propensity
 
     found = propensity(**asked.given())
-    if csv == "-":
-        sys.stdout.write(found.csv_text())
-        return
-    if csv is not None:
-        write_text(Path(csv), found.csv_text())
-        tell(f"{len(found.position)} ranks, by {found.found_by}, in {csv}.")
+    show_rows(found, csv, as_json, f"{len(found.position)} ranks, by {found.found_by}")
     if found.note is not None:
         tell(f"Note: {found.note}.")
-    if as_json:
-        show_facts(found.to_dict(), as_json)
-    elif csv is None:
-        tell(f"By {found.found_by}.")
-        print(f"{'position':>8}  {'examination':>11}  {'weight':>8}")
-        for rank, seen, weight in zip(found.position, found.theta, found.weight, strict=True):
-            print(f"{rank:>8}  {seen:>11.4f}  {weight:>8.3f}")
 
 
 def drift(asked: options.DriftArguments, as_json: Json = False) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from csv import reader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,6 +102,29 @@ def show_facts(facts: Mapping[str, Any] | Result, as_json: bool) -> None:
             shown = f"{number:,}" if isinstance(number, int) else number
             shown = ", ".join(map(str, number)) or "none" if isinstance(number, list) else shown
             print(f"{f'{key} {name}'.strip().replace('_', ' '):<21} {shown}")
+
+
+def show_rows(found: Any, csv: str | None, as_json: bool, says: str) -> None:
+    """A result that is a table: as text, as JSON, or as CSV in a file or on standard output; `says` what it is."""
+    from unskew.files import write_text
+
+    if csv == "-":
+        sys.stdout.write(found.csv_text())
+        return
+    tell(f"{says}." if csv is None else f"{says}, in {csv}.")
+    if csv is not None:
+        write_text(Path(csv), found.csv_text())
+    if as_json:
+        show_json(found)
+    elif csv is None:
+        heads, *rows = reader(found.csv_text().splitlines())
+        lines = [
+            heads,
+            *([first, *(f"{float(cell):.4f}" if cell else "" for cell in cells)] for first, *cells in rows),
+        ]
+        wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for first, *cells in lines:
+            print("  ".join([first.ljust(wide[0]), *map(str.rjust, cells, wide[1:])]))
 
 
 def show_json(value: object) -> None:

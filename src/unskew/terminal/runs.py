@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 
 import typer
 
 from unskew.options import runs as options
 from unskew.terminal.flags import CsvFile, Json, Quiet
-from unskew.terminal.output import messages, show_facts, show_result, tell, typed
+from unskew.terminal.output import messages, show_facts, show_result, show_rows, tell, typed
 
 
 def learn(asked: options.LearnArguments, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -83,18 +82,5 @@ def importance(asked: options.ImportanceArguments, csv: CsvFile = None, as_json:
     from unskew.workflows.inspections.importance import importance
 
     found = importance(**asked.given())
-    if csv == "-":
-        sys.stdout.write(found.csv_text())
-    elif csv is not None:
-        found.write_csv(csv)
-        tell(f"{len(found.names)} features, in {csv}.")
-    if as_json:
-        show_facts(found.to_dict(), as_json)
-    elif csv is None:
-        if found.measured:
-            tell(f"By {found.measured}.")
-        wide = max(len(name) for name in ("feature", *found.names))
-        print("  ".join(["feature".ljust(wide), *(f"{name:>11}" for name in found.columns)]))
-        for row in found.rows():
-            cells = ("" if row[name] is None else f"{row[name]:.5f}" for name in found.columns)
-            print("  ".join([row["feature"].ljust(wide), *(cell.rjust(11) for cell in cells)]))
+    by = f", by {found.measured}" if found.measured else ""
+    show_rows(found, csv, as_json, f"{len(found.names)} features{by}")

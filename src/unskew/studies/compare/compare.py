@@ -27,7 +27,7 @@ from unskew.files import Ours, complete_folder, is_free, locked, publish, refuse
 from unskew.options.runs import CompareArguments
 from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
-from unskew.pages.origins import clicks_of, simulated_on
+from unskew.pages.origins import log_origin, simulated_on
 from unskew.pages.page import PAGE_FILES
 from unskew.studies.compare.cells import Cell, Comparison, Finding, read_cell, run_missing
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
@@ -106,7 +106,8 @@ def compared_in(
     if isinstance(source, RealLog):
         chosen, rows = judged(source, asked.seeds, found)
         graded = any(row.graded is not None for row in rows)
-        origin = clicks_of(asked.base / str(asked.file.data.log), labels=graded)
+        beside = "labels lie beside and chose nothing" if graded else "no labels"
+        origin = log_origin(asked.base / str(asked.file.data.log), beside)
         notes = tuple(tuning_notes(asked))
         result = LogComparison(place, found, notes, chosen, tuple(rows), log_verdict(rows))
     else:

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, Option
-from unskew.files import complete_file
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
@@ -78,11 +77,6 @@ class Importances(Result):
         writer.writeheader()
         writer.writerows(self.rows())
         return text.getvalue()
-
-    def write_csv(self, path: Path | str) -> None:
-        """Write `csv_text` to a file."""
-        with complete_file(Path(path)) as ready:
-            ready.write_text(self.csv_text(), encoding="utf-8")
 
 
 def importance(
