@@ -420,9 +420,9 @@ def test_config_errors_of_methods_and_grids() -> None:
         refuse(message, methods=[{"name": "dla", **table}])
 
     method("methods.0.name: unknown name 'dlaa'. Did you mean dla?", name="dlaa")
-    method("methods.0.grid.max_weight: input should be a list of values to try, not 3", grid={"max_weight": 3})
+    method("methods.0.grid.max_weight: input should be a valid list, not 3", grid={"max_weight": 3})
     method("methods.0.max_wait: unknown key. Did you mean max_weight?", grid={"max_wait": [3.0]})
-    method("methods.0.grid: input should be a table of lists", grid=3)
+    method("methods.0.grid: input should be a table", grid=3)
     method("methods.0.grid.training.lr: unknown key", grid={"training": {"lr": [0.1]}})
     method("methods.0.label: random is the name of an arm", label="random")
     refuse("methods: dla is there twice", methods=[{"name": "dla"}] * 2)
