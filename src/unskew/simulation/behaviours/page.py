@@ -17,7 +17,6 @@ Legend: S pages, K results of a page, N documents, J kinds of media.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import numpy as np
@@ -25,7 +24,7 @@ from pydantic import Field
 from scipy.special import expit, ndtri
 
 from unskew.errors import DataError
-from unskew.simulation.behaviours.behaviour import Outcome, Probability, RankCurve, Shown, masked
+from unskew.simulation.behaviours.behaviour import Outcome, Probability, RankCurve, Shown, at_ranks, masked
 from unskew.types import Array, Lists
 
 COLUMNS = ("serp_media", "serp_height", "serp_max_height")
@@ -74,7 +73,7 @@ class WholePage(RankCurve):
             (height, highest): True,
             ("relevance", "click"): True,
             ("position", "click"): self.severity != 0,
-            (media, "click"): len({self._lure(j) for j in range(len(self.media))}) > 1,
+            (media, "click"): len({*at_ranks(self.lure, len(self.media))}) > 1,
             (height, "click"): self.sees != 0,
         }
         return frozenset(edge for edge, there in known.items() if there)
@@ -105,9 +104,11 @@ class WholePage(RankCurve):
         """P(c) averaged over what the result may look like."""
         gamma, shares = self.relevance(shown), self.media_shares(shown)
         total = np.zeros(shown.where.shape)
+        points, weights = np.polynomial.hermite_e.hermegauss(16)  # of a standard normal mean
         for j in range(len(self.media)):
             kind = np.full(shown.where.shape, j)
-            eye = sum(w * visibility(self.sees * (self._tallness(kind, gamma) + z)) for z, w in normal_points())
+            tallness = self._tallness(kind, gamma)[..., None] + points
+            eye = visibility(self.sees * tallness) @ (weights / weights.sum())
             total += shares[..., j] * eye * self._wanted(kind, gamma)
         return masked(shown, self.examination(shown.where.shape[1]) * total)
 
@@ -122,9 +123,6 @@ class WholePage(RankCurve):
         shares: Array = odds / odds.sum(-1, keepdims=True)
         return shares
 
-    def _lure(self, kind: int) -> float:
-        return self.lure[min(kind, len(self.lure) - 1)]
-
     def _tallness(self, kind: Array, gamma: Array) -> Array:
         """Height but for chance, in deviations, [S, K]; about 0 for what is in the middle."""
         middle: Array = self.tall * (kind - 0.5) + self.grows * (2 * gamma - 1)
@@ -132,8 +130,7 @@ class WholePage(RankCurve):
 
     def _wanted(self, kind: Array, gamma: Array) -> Array:
         """P(click) of what is seen, [S, K]."""
-        lured = np.array([self._lure(j) for j in range(len(self.media))])[kind]
-        wanted: Array = gamma + (1 - gamma) * lured
+        wanted: Array = gamma + (1 - gamma) * at_ranks(self.lure, len(self.media))[kind]
         return wanted
 
 
@@ -145,9 +142,3 @@ def visibility(tallness: Array) -> Array:
     """
     share: Array = expit(1 + tallness)
     return share
-
-
-def normal_points() -> Iterator[tuple[float, float]]:
-    """Points and weights of a standard normal mean."""
-    points, weights = np.polynomial.hermite_e.hermegauss(16)
-    yield from zip(points.tolist(), (weights / weights.sum()).tolist(), strict=True)
