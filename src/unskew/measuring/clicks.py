@@ -63,13 +63,13 @@ def perplexity_by_rank_metric(
         raise DataError(
             f"positions must be integers of the shape {np.shape(clicks)}, not {given.dtype} {given.shape}"
         )
-    p, c, n, rank = _counts(probabilities, clicks, impressions, given)
+    p, c, n, shown = _counts(probabilities, clicks, impressions)
+    rank = given.ravel()[shown].astype(np.int64)
     if np.any(rank < 1):
         raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
-    rank = rank.astype(np.int64)
     total = np.bincount(rank, weights=_loglikelihood(p, c, n, eps))[1:]
-    shown = np.bincount(rank, weights=n)[1:]
-    mean = np.divide(total, shown, out=np.full(len(shown), np.nan), where=shown > 0)
+    times = np.bincount(rank, weights=n)[1:]
+    mean = np.divide(total, times, out=np.full(len(times), np.nan), where=times > 0)
     perplexity: Array = np.exp(-mean)
     return perplexity
 
@@ -111,14 +111,9 @@ def interaction_metric(rates: ArrayLike, *, link: Literal["log", "logit"] = "log
 
 
 def _counts(
-    values: ArrayLike,
-    clicks: ArrayLike,
-    impressions: ArrayLike | None,
-    beside: Array | None = None,
-    *,
-    what: str = "probability",
+    values: ArrayLike, clicks: ArrayLike, impressions: ArrayLike | None, *, what: str = "probability"
 ) -> tuple[Array, Array, Array, Array]:
-    """Predictions, clicks and impressions as flat float64 arrays without padding, checked; `beside` likewise."""
+    """Predictions, clicks and impressions as flat float64 arrays without padding, checked; and what was shown."""
     p, c = np.asarray(values, dtype=np.float64), np.asarray(clicks, dtype=np.float64)
     n = np.ones_like(c) if impressions is None else np.asarray(impressions, dtype=np.float64)
     if not p.shape == c.shape == n.shape:
@@ -126,12 +121,12 @@ def _counts(
     if not np.all((c >= 0) & (c <= n) & np.isfinite(n)):
         raise DataError("clicks must lie between 0 and impressions", hint="pass the impressions of counted clicks")
     shown = n.ravel() > 0
-    p, c, n, other = (x.ravel()[shown] for x in (p, c, n, n if beside is None else beside))
+    p, c, n = (x.ravel()[shown] for x in (p, c, n))
     wrong = np.isnan(p) if what == "score" else ~((p >= 0) & (p <= 1))
     if np.any(wrong):
         first = p[np.flatnonzero(wrong)[0]]
         raise DataError(f"{what} is out of range in {wrong.sum()} of {len(p)} entries, the first is {first}")
-    return p, c, n, other
+    return p, c, n, shown
 
 
 def _loglikelihood(p: Array, c: Array, n: Array, eps: float) -> Array:

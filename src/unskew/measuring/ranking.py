@@ -284,7 +284,6 @@ def measure_ranking(
     labels, offsets = (lists.labels, lists.offsets) if isinstance(lists, Lists) else lists
     ranked = rank_lists(scores, labels, offsets=offsets)
     told = Options(gain=gain, relevant_from=relevant_from, ymax=ymax, slots=slots, empty=empty)
-    check_options(told)
     values = {name: METRICS[metric].of(ranked, told | {"at": at}) for name, (metric, at) in names.items()}
     return RankingReport(
         per_query=values,
