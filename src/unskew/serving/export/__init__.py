@@ -54,7 +54,7 @@ def export(
     force: bool = False,
 ) -> Exported:
     """Write a model, or judgments, in another form, one of TARGETS. `ExportArguments` explains each option."""
-    asked = checked(ExportArguments, dict(locals()), None)
+    asked = checked(ExportArguments, dict(locals()), None)  # the arguments: nothing else has a name yet
     write = TARGETS[known("to", to, TARGETS)]
     refuse_unused(asked)
     if out is None and to != "onnx":
