@@ -64,9 +64,10 @@ def chance_matrix(
     """
     count = len(scores)
     chances, slots = np.zeros((count, count)), np.arange(count)
+    ranked = policy.ranked(slots, scores, other)
     for shift in range(count):
         ranks = (slots + shift) % count
-        chances[ranks, slots] = policy.chances(slots, scores, ranks, other=other)
+        chances[ranks, slots] = policy.chances(ranked, ranks)
     return chances
 
 

@@ -107,32 +107,22 @@ class Policy(Config, ABC):
         The same request id and seed give the same page. `other` is a second ranking of the same candidates, for
         policies that interleave.
         """
-        ranked = self._ranked(order, scores, other)
+        ranked = self.ranked(order, scores, other)
         rng = request_rng(seed, self.policy_id, request_id)
         slots = np.arange(len(ranked.order))
         drawn = DrawnPage(slots)
         if rng.random() < self.share and len(slots) > 1:
             drawn = self.draw(ranked, rng)
-        chance, order = self._chances(ranked, drawn.ranks), ranked.order[drawn.ranks]
+        chance, order = self.chances(ranked, drawn.ranks), ranked.order[drawn.ranks]
         return Decision(order, chance, slots < drawn.randomized, self.policy_id, drawn.team)
-
-    def chances(
-        self,
-        order: Array | Sequence[int],
-        scores: Array | Sequence[float],
-        ranks: Array,
-        *,
-        other: Array | Sequence[int] | None = None,
-    ) -> Array:
-        """P(rank ranks[k] at slot k) over all pages, those that take no part included, [K]."""
-        return self._chances(self._ranked(order, scores, other), ranks)
 
     @property
     def taking_part(self) -> float:
         """Share of pages that may be changed."""
         return self.share
 
-    def _chances(self, ranked: RankedRequest, ranks: Array) -> Array:
+    def chances(self, ranked: RankedRequest, ranks: Array) -> Array:
+        """P(rank ranks[k] at slot k) over all pages, those that take no part included, [K]."""
         if self.share == 0 or len(ranks) < 2:
             return unmoved(ranks)
         chance = (1 - self.share) * unmoved(ranks) + self.share * self.chance(ranked, ranks)
@@ -146,7 +136,7 @@ class Policy(Config, ABC):
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """P(rank ranks[k] at slot k | the page takes part), [K]."""
 
-    def _ranked(
+    def ranked(
         self, order: Array | Sequence[int], scores: Array | Sequence[float], other: Array | Sequence[int] | None
     ) -> RankedRequest:
         """The request, checked."""
