@@ -19,7 +19,7 @@ def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = 
         {"impressions": f"{row['impressions']:,}"} | {key: f"{row[key]:.3f}" for key in ("predicted", "examined")}
         for row in facts["calibration"]
     ]
-    below = [{**row, "below": row["below"] or "click"} for row in facts["below_last_click"]]
+    below = [{**row, "below": str(row["below"] or "click")} for row in facts["below_last_click"]]
     figures = [
         _curve("By position", facts["by_position"], "position", "rank"),
         _curve("Below the last click", below, "below", "ranks below the last click"),
