@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 import pyarrow.parquet as pq
 
 from unskew.settings import known
@@ -21,6 +20,7 @@ from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import KEY, SUMS, merged
 from unskew.tracking.store import Manifest, Published, TrackingStore, open_tracking
+from unskew.types import Array
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -37,8 +37,8 @@ WINDOWS: Mapping[str, Span] = {"day": Span(24, 1), "week": Span(7 * 24, 24), "mo
 """Windows by name."""
 LONGEST = max(span.hours for span in WINDOWS.values())
 """Hours after which a page is in no window any more."""
-KEPT = 1024
-"""Queries of a window that a reader keeps in memory."""
+KEPT = 64
+"""Row groups that a reader keeps in memory."""
 
 
 def window_sums(engine: Engine, store: TrackingStore, since: int, until: int) -> Table | None:
@@ -79,39 +79,60 @@ def read_window(engine: Engine, store: TrackingStore | Path | str, name: str = "
 class Lookup:
     """Tracked sums by query and document, from the sorted files of the windows, without an engine.
 
-    A query's rows lie side by side, so that the statistics in the files' footers say which row groups to read. A
-    process keeps what it read last; open a new one to see what later runs published.
+    A query's rows lie side by side, so that the statistics in the files' footers say which row group to read. A
+    process keeps what it opened; open a new one to see what later runs published.
     """
 
     def __init__(self, store: Path | str) -> None:
-        from pyarrow.dataset import dataset
-
         opened = open_tracking(store)
         self.until = {name: window.until for name, window in opened.manifest.windows.items()}
         """The hour up to which each window counts."""
-        self._windows = {
-            name: dataset([str(file) for file in parquet_files(opened.folder("windows", window.folder))])
+        self._files = {
+            name: [_SortedFile(Path(file)) for file in parquet_files(opened.folder("windows", window.folder))]
             for name, window in opened.manifest.windows.items()
         }
-        self._query = lru_cache(maxsize=KEPT)(self._read)
-
-    def _read(self, window: str, query_id: Any) -> pa.Table:
-        columns = ["doc_id", "position", *SUMS]
-        return self._windows[window].to_table(columns=columns, filter=pc.field("query_id") == query_id)
 
     def positions(self, query_id: Any, doc_id: Any, window: str = "month") -> list[dict[str, int]]:
         """Position and SUMS of a query and document, one row per position; none where it was not shown."""
-        if known("window", window, WINDOWS) not in self._windows:
-            return []
-        rows = self._query(window, query_id).filter(pc.field("doc_id") == doc_id)
-        found: list[dict[str, int]] = rows.drop_columns(["doc_id"]).to_pylist()
-        return found
+        files = self._files.get(known("window", window, WINDOWS), ())
+        return [row for file in files for row in file.rows(query_id, doc_id)]
 
     def __call__(self, query_id: Any, doc_id: Any) -> dict[str, dict[str, int]]:
         """SUMS of a query and document in every window, over all positions; `ranks` is Σ position × displays."""
         found = {}
-        for name in self._windows:
+        for name in self._files:
             rows = self.positions(query_id, doc_id, name)
             found[name] = {each: sum(row[each] for row in rows) for each in SUMS}
             found[name]["ranks"] = sum(row["position"] * row["displays"] for row in rows)
+        return found
+
+
+class _SortedFile:
+    """One file of a window."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = pq.ParquetFile(path, memory_map=True)
+        self._columns = ["query_id", "doc_id", "position", *SUMS]
+        index = self._file.schema_arrow.names.index("query_id")
+        groups = (self._file.metadata.row_group(g).column(index) for g in range(self._file.num_row_groups))
+        self._ends = [
+            (each.statistics.min, each.statistics.max)
+            if each.statistics is not None and each.statistics.has_min_max
+            else None
+            for each in groups
+        ]
+        self._group = lru_cache(maxsize=KEPT)(self._read)
+
+    def _read(self, group: int) -> tuple[Array, Array, Any]:
+        table = self._file.read_row_group(group, columns=self._columns)
+        return (*(table[name].to_numpy() for name in ("query_id", "doc_id")), table)
+
+    def rows(self, query_id: Any, doc_id: Any) -> list[dict[str, int]]:
+        """Position and SUMS of this query and document."""
+        found: list[dict[str, int]] = []
+        for group, ends in enumerate(self._ends):
+            if ends is None or ends[0] <= query_id <= ends[1]:
+                queries, documents, table = self._group(group)
+                at = np.flatnonzero((queries == query_id) & (documents == doc_id))
+                found += table.take(at).drop_columns(["query_id", "doc_id"]).to_pylist() if len(at) else []
         return found
