@@ -5,8 +5,8 @@
 
 The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
 of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
-taken from the index only while size, times and inode are unchanged, and noted there only if the file had been left
-alone for two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
+taken from the index only while size, times and inode are unchanged, and only if the file had been left alone for
+two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def content_digest(path: Path, root: Path) -> str:
     absolute = os.path.abspath(path)
     note = root / "index" / f"{hashlib.blake2b(os.fsencode(absolute), digest_size=16).hexdigest()}.json"
     state, known = _state(path), _read_json(note)
-    if known == {"path": absolute, "state": state, "digest": known.get("digest")}:
+    if known == {"path": absolute, "state": state, "settled": True, "digest": known.get("digest")}:
         return str(known["digest"])
-    made, digest = time.time_ns(), digest_of(path)
-    if _state(path) == state and made - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS:
+    settled, digest = time.time_ns() - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS, digest_of(path)
+    if _state(path) == state:
         with suppress(OSError, UnskewError):  # without a note it is hashed again
-            write_json(note, {"path": absolute, "state": state, "digest": digest})
+            write_json(note, {"path": absolute, "state": state, "settled": settled, "digest": digest})
     return digest
 
 
