@@ -39,7 +39,6 @@ from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
-from unskew.workflows.inputs.logs import log_parts
 from unskew.workflows.inputs.tree_files import TreeFile
 
 if TYPE_CHECKING:
@@ -254,7 +253,13 @@ def documents(
         return tracked_lists(model, features, tracked)
     shown: list[Any] = []
     for each in several(candidates):
-        parts = log_parts(Path(each)) if isinstance(each, str | Path) else {}
+        parts: dict[str, Path] = {}
+        if isinstance(each, str | Path):
+            from unskew.workflows.inputs.logs import (
+                log_parts,
+            )  # with all of ingest: scoring alone needs none of it
+
+            parts = log_parts(Path(each))
         shown += parts.values() or [each]
     texts = texts_for(several(features)) if model is not None and model.reads else None
     taken = None if model is None else model.taken
