@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -80,7 +80,7 @@ class ShardSource:
     missing: Literal["error", "drop"] = "error"
     """What to do with impressions without features."""
     doc_ids: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     """Our names of the columns of features to theirs."""
 
     @property
@@ -200,7 +200,7 @@ def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
     if not is_table(source.lists[0]):
         return taken(read_letor(list(source.lists), doc_ids=source.doc_ids))
     notes: Notes = []
-    tables = open_tables(source.lists, Names(source.names), notes)
+    tables = open_tables(source.lists, source.names, notes)
     pairs = [table for table in tables if table.kind == "pair"]
     parts = [part for each in pairs for part in each.parts]
     # files are dealt out by the query_id that they have under our name

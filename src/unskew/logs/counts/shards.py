@@ -41,7 +41,7 @@ from unskew.logs.counts.shard_writer import (
     write_shards,
 )
 from unskew.logs.presentation import Presentation
-from unskew.names import KEYS, Names
+from unskew.names import KEYS
 from unskew.tables.engine.parquet import count_values
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.tables import feature_files, is_table, table_columns
@@ -185,7 +185,7 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
 def shards_for(memory: int, source: ShardSource) -> int:
     """How many shards let two of them, or one that is being written, be in so many bytes of memory."""
     slots = sum(int(pq.read_metadata(path).num_rows) for path in source.pages())
-    columns = [table_columns(path, Names(source.names)) for path in source.lists if is_table(path)]
+    columns = [table_columns(path, source.names) for path in source.lists if is_table(path)]
     if not columns:
         features = read_letor(list(source.lists), doc_ids=source.doc_ids).features.nbytes
     elif any({*KEYS} <= each for each in columns):  # of text files, their size

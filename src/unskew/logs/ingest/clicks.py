@@ -47,15 +47,6 @@ def split_events(raw: Table, name: str, options: IngestOptions) -> tuple[Table, 
     return raw.filter(shown).drop(name), raw.filter(clicked).drop(name), rest
 
 
-def join_key(clicks: Table) -> tuple[str, ...]:
-    """What ties a click event to a result: its document, or its position where there are no documents."""
-    for name in ("doc_id", "position"):
-        if name in clicks.columns and "page_id" in clicks.columns:
-            return ("page_id", name)
-    missing = "page_id" if "page_id" not in clicks.columns else "doc_id or position"
-    raise DataError(f"click events have no {missing}", hint=f"they have {', '.join(clicks.columns)[:300]}")
-
-
 def join_clicks(impressions: Table, clicks: Table, options: IngestOptions, engine: Engine) -> Joined:
     """Set `click` where there is a click event; events without a result, or before it, are put aside.
 
@@ -63,7 +54,11 @@ def join_clicks(impressions: Table, clicks: Table, options: IngestOptions, engin
     """
     import ibis
 
-    key = list(join_key(clicks))
+    # a click is tied to a result by its document, or by its position where there are no documents
+    key = ["page_id", *[name for name in ("doc_id", "position") if name in clicks.columns][:1]]
+    if len(key) < 2 or "page_id" not in clicks.columns:
+        missing = "page_id" if "page_id" not in clicks.columns else "doc_id or position"
+        raise DataError(f"click events have no {missing}", hint=f"they have {', '.join(clicks.columns)[:300]}")
     clicks = _with_documents(impressions, clicks, engine)
     looked = _looked_up(impressions, clicks, key)
     groups = [*key, *(["unskew_place"] if "unskew_place" in looked.columns else [])]

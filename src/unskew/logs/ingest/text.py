@@ -41,8 +41,10 @@ class TextStream:
         """`joined` where clicks are in files of their own, and not `results` where these are they."""
         self.files, self.options = files, options
         self._joined, self._results = joined, results
-        self._sample = SampleRows(files if results else (), options)
-        headers = {path: self._columns(path, kind) for path, kind in files.items()}
+        sample = SampleRows(files if results else (), options)
+        headers = {path: self._columns(path, kind, sample) for path, kind in files.items()}
+        self.sample = sample.table
+        """Rows with all of their columns."""
         self.columns = list(dict.fromkeys(name for names in headers.values() for name in names))
         """All columns, also those that are not read."""
         self.wanted = options.wanted(self.columns)
@@ -58,32 +60,23 @@ class TextStream:
         lines_of_json = "jsonl" in files.values()
         self.maybe = [name for name in LATE if lines_of_json and name not in (*options.columns, *self.wanted)]
         self.seen: set[str] = set()
-        self.schema = pa.schema(
-            [(FILE, pa.string()), (ROW, pa.int64()), *((name, pa.string()) for name in self.read)]
-        )
+        self.read = [*self.wanted, *self.maybe]
+        """Columns that are read."""
+        texts = [(name, pa.string()) for name in self.read]
+        self.schema = pa.schema([(FILE, pa.string()), (ROW, pa.int64()), *texts])
         self.error: BaseException | None = None
         """What stopped the stream; an engine that reads it tells of it in words of its own."""
         self._stage = Stage(folder / "broken")
-
-    @property
-    def read(self) -> list[str]:
-        """Columns that are read."""
-        return [*self.wanted, *self.maybe]
 
     @property
     def unseen(self) -> list[str]:
         """Columns that were looked for and not found, once all is read."""
         return [name for name in self.maybe if name not in self.seen]
 
-    @property
-    def sample(self) -> pa.Table | None:
-        """Rows with all of their columns."""
-        return self._sample.table
-
-    def _columns(self, path: Path, kind: str) -> list[str]:
+    def _columns(self, path: Path, kind: str, sample: SampleRows) -> list[str]:
         with open_text(path, kind, self.options.files) as text:
             names = text.columns(self.options.known(), self._enough)
-            self._sample.take(path, names, (batch for batch, _ in text.batches(names, lambda *_: None)))
+            sample.take(path, names, (batch for batch, _ in text.batches(names, lambda *_: None)))
             return names
 
     def _enough(self, present: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from unskew.logs.counts.batches import Batches, ShardedBatches
 from unskew.logs.counts.reduction import Counts, Facts
 from unskew.logs.counts.shard_writer import FACTS, ShardSource
 from unskew.logs.counts.shards import Shards, open_shards, shards_for
-from unskew.names import NOT_FEATURES
+from unskew.names import NOT_FEATURES, Names
 from unskew.settings import byte_count
 from unskew.tables.features.encoding import Encoding, EncodingRules, encoding_of
 from unskew.tables.lists.inputs import Vectors
@@ -185,7 +185,7 @@ def open_shard_data(request: Request, validation: Lists | Log | None) -> ShardDa
         bins=method.bins,
         missing=files.missing_features,
         doc_ids=files.doc_ids,
-        names={name: theirs for name, theirs in files.columns.items() if name in NOT_FEATURES},
+        names=Names(files.columns).only(NOT_FEATURES),
     )
     count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
     workers = workers_of(asked.training)
