@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import glob
 import os
 import shlex
 from collections.abc import Generator, Iterator, Sequence
@@ -145,10 +144,18 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
             yield path, True
         elif path.exists():
             raise DataError("not a file and not a folder", path=path)
-        elif matches := sorted(glob.glob(str(source), recursive=True)):
-            yield from ((each, False) for match in matches for each, _ in _meant(match))
         elif any(sign in str(source) for sign in "*?["):
-            raise DataError("no file matches this pattern", path=source)
+            parts = path.parts
+            first = next(at for at, part in enumerate(parts) if any(sign in part for sign in "*?["))
+            # unlike the module glob, Path.glob follows no links to folders, which may lead back
+            matches = sorted(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+            if not matches:
+                raise DataError("no file matches this pattern", path=source)
+            for match in matches:
+                if match.is_dir():
+                    yield from ((each, False) for each in _inside(match))
+                elif match.is_file():
+                    yield match, False
         else:
             raise no_such(source)
     except (OSError, ValueError) as error:
