@@ -20,6 +20,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.serving.explore import (
     POLICIES,
     BoundedShuffle,
+    ExploreSettings,
     PlackettLuce,
     Policy,
     SwapRanks,
@@ -30,7 +31,6 @@ from unskew.serving.explore import (
     policy_from,
 )
 from unskew.serving.explore.plackett_luce import arrival_chances, capped_chances
-from unskew.serving.explore.policies import ExploreSettings
 from unskew.serving.explore.policy import RankedRequest
 from unskew.serving.explore.swaps import SwappedRanks
 from unskew.serving.service.server import ServePlan

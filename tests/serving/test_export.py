@@ -35,7 +35,6 @@ from unskew.learning.rankers import DoublyRobustMLP
 from unskew.learning.scoring.model import build
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import ENGINES, TARGETS, opensearch, possible, solr, vespa
-from unskew.serving.export.distillation import agreement
 from unskew.serving.export.plain import Branch, EngineFeature, Form, Leaf, features_of, plain_trees
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import fit_scaler
@@ -328,13 +327,6 @@ def test_networks_are_distilled_and_say_how_faithful_they_are(
     )  # what is told holds for documents that are new
     assert told.fidelity.kendall_tau > 0.5
     assert told.fidelity.kendall_tau < told.fidelity.ndcg < 1
-
-
-def test_agreement_is_ndcg_by_hand() -> None:
-    gains = [0.0, 1.0, 0.25]  # scores 1, 5, 2
-    dcg = gains[2] / math.log2(2) + gains[0] / math.log2(3) + gains[1] / math.log2(4)
-    best = 1.0 / math.log2(2) + 0.25 / math.log2(3)
-    assert agreement(np.array([2.0, 1.0, 3.0]), np.array([1.0, 5.0, 2.0])) == pytest.approx(dcg / best)
 
 
 # ---- ONNX and Vespa ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ from unskew.serving.scoring.models import Models
 from unskew.serving.service.answers import Answering, Noted, Showing
 from unskew.serving.service.description import listed
 from unskew.serving.settings import ServeSettings
-from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.tracking.features import FEATURES
 from unskew.types import Array
@@ -47,7 +46,7 @@ class Items:
     """A store of four documents, the last of which was never shown."""
 
     down = False
-    version = Version(None, "c1")
+    version: ClassVar = {"clicks": "c1"}
 
     def view(self) -> Items:
         if self.down:

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 import unskew
 from unskew.diagnosis.diagnosis import Diagnosis
-from unskew.serving.explore.policies import ExploreSettings
+from unskew.serving.explore import ExploreSettings
 from unskew.serving.scoring.models import Models
 from unskew.serving.service.app import make_app
 from unskew.serving.service.server import ServePlan

@@ -118,8 +118,8 @@ def soon(holds: Callable[[], bool]) -> bool:
 def test_numbers_categories_gaps_and_unknown_items(store: Store) -> None:
     store.put(items=[ITEMS])
     found = store.view().get_items(["c", "x", "a", "b"])
-    assert found.columns.names == ("price", "brand", "seen")
-    assert found.columns.categories == {"brand": ("acme", "bolt")}
+    assert found.names == ("price", "brand", "seen")
+    assert found.head.categories == {"brand": ("acme", "bolt")}
     assert found.known.tolist() == [True, False, True, True]
     assert found.values.dtype == np.float32
     np.testing.assert_array_equal(found.values, [[3, np.nan, 3], [np.nan] * 3, [1.5, 0, 1], [np.nan, 1, 2]])
@@ -137,7 +137,7 @@ def test_files_of_several_tables_and_other_names(store: Store, tmp_path: Path) -
     pq.write_table(pa.table({"sku": [8, 7], "size": [[1.0, 2.0], [3.0, 4.0]]}), tmp_path / "sizes.parquet")
     store.put(items=[tmp_path / "prices.csv", tmp_path / "sizes.parquet"], names=Names({"doc_id": "sku"}))
     found = store.view().get_items([7, "8"])  # an id is what it is as text
-    assert found.columns.names == ("price", "size[0]", "size[1]")
+    assert found.names == ("price", "size[0]", "size[1]")
     assert found.values.tolist() == [[1.5, 3.0, 4.0], [2.0, 1.0, 2.0]]
 
 
@@ -290,7 +290,7 @@ def test_old_files_go_and_leftovers_too(tmp_path: Path) -> None:
         store.put(items=[ITEMS])
         (tmp_path / "features" / "items-dead.lmdb").write_bytes(b"half")
         store.put(items=[ITEMS])
-        generation = store.view().version.items
+        generation = store.view().version["items"]
     left = {path.name for path in (tmp_path / "features").iterdir()}
     assert left == {"features.json", f"items-{generation}.lmdb"}
 
@@ -298,7 +298,7 @@ def test_old_files_go_and_leftovers_too(tmp_path: Path) -> None:
 def test_a_file_that_was_cut_or_damaged_is_an_error(tmp_path: Path) -> None:
     with open_store(tmp_path / "features") as store:
         store.put(items=[ITEMS])
-        file = tmp_path / "features" / f"items-{store.view().version.items}.lmdb"
+        file = tmp_path / "features" / f"items-{store.view().version['items']}.lmdb"
     content = file.read_bytes()
     for damage, says in ((content[:5000], "was cut"), (b"x" * len(content), "damaged")):
         file.write_bytes(damage)
@@ -349,7 +349,7 @@ def test_a_silent_redis_is_waited_for_once(tmp_path: Path, server: Server) -> No
         store.put(items=[ITEMS])
         expected, asked = answer(store), 0
         os.kill(mine.process.pid, signal.SIGSTOP)
-        client = store._backend._client  # type: ignore[attr-defined]
+        client = store._client  # type: ignore[attr-defined]
         ask = client.execute_command
 
         def counted(*words: Any, **options: Any) -> Any:
@@ -390,9 +390,9 @@ def test_replaced_and_unfinished_generations_go(server: Server) -> None:
     server.client.flushall()
     with open_store(f"redis://127.0.0.1:{server.port}/0") as store:
         store.put(items=[ITEMS])
-        old = store.view().version.items
+        old = store.view().version["items"]
         store.put(items=[ITEMS])
-        new = store.view().version.items
+        new = store.view().version["items"]
     assert 0 < server.client.ttl(f"unskew:items:{old}") <= 15
     assert server.client.ttl(f"unskew:items:{new}") == -1
 
@@ -402,7 +402,7 @@ def test_a_generation_that_is_gone_is_no_list_of_unknown_items(server: Server) -
     with open_store(f"redis://127.0.0.1:{server.port}/0") as store:
         store.put(items=[ITEMS])
         view = store.view()
-        server.client.delete(f"unskew:items:{view.version.items}")  # evicted, or long replaced
+        server.client.delete(f"unskew:items:{view.version['items']}")  # evicted, or long replaced
         with pytest.raises(StoreError, match="replaced or removed just now"):
             view.get_items(["a"])
 

@@ -8,7 +8,7 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -27,7 +27,6 @@ from unskew.serving.scoring.served import Served
 from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.service.description import example_request
 from unskew.serving.settings import ServeSettings
-from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.tracking.features import FEATURES
 from unskew.types import Lists, ListTexts
@@ -213,7 +212,7 @@ def ask(folder: Path, body: dict[str, Any], store: Any = None) -> dict[str, floa
 class TrackedClicks:
     """A store of clicks alone, which knows the first document."""
 
-    version = Version(None, "c1")
+    version: ClassVar = {"clicks": "c1"}
     names = FEATURES
     known = np.array([True, False])
     values = np.stack([np.linspace(0, 1, len(FEATURES)), np.zeros(len(FEATURES))]).astype(np.float32)

@@ -370,16 +370,6 @@ def test_the_doctor_finds_what_is_here() -> None:
     assert "ok  engine duckdb" in text
 
 
-def test_the_doctor_reads_the_sources_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(name: str) -> None:
-        raise doctors.metadata.PackageNotFoundError(name)
-
-    installed = {(each["name"], each["extra"]) for each in doctors.needed_packages()}
-    monkeypatch.setattr(doctors.metadata, "requires", unknown)
-    assert {("torch", None), ("lightgbm", "trees"), ("transformers", "text")} <= installed
-    assert installed <= {(each["name"], each["extra"]) for each in doctors.needed_packages()}
-
-
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,21 +84,9 @@ class JsonLines(logging.Formatter):
         return orjson.dumps(told, default=str).decode()
 
 
-class ToStandardError(logging.Handler):
-    """Lines to standard error, whichever file that is when they come."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one."""
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:  # a log that is gone stops nobody
-            self.handleError(record)
-
-
 def log_to_stderr() -> None:
     """Send the log, and that of uvicorn, to standard error as JSON lines."""
-    handler = ToStandardError()
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in ("unskew.serving", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.flags import TABLES, Json, known_names
+from unskew.terminal.flags import TABLES, Json, completes
 from unskew.terminal.output import show_json
 
 if TYPE_CHECKING:
@@ -17,21 +17,19 @@ if TYPE_CHECKING:
 _INDENT = 20
 
 
-def _kinds(incomplete: str) -> list[str]:
-    """Kinds that a shell completes."""
-    return [kind for kind in TABLES if kind.startswith(incomplete)]
-
-
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the kind that was typed before."""
     kind = str(ctx.params.get("kind"))
-    return [name for name in (known_names(kind) if kind in TABLES else ()) if name.startswith(incomplete)]
+    return completes(kind)(incomplete) if kind in TABLES else []
 
 
 def catalogue(
     kind: Annotated[
         str | None,
-        typer.Argument(help="methods, rankers, behaviours, loggers, scalings, run file, …", autocompletion=_kinds),
+        typer.Argument(
+            help="methods, rankers, behaviours, loggers, scalings, run file, …",
+            autocompletion=completes(None, *TABLES),
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Argument(help="Show the settings of this one.", autocompletion=_names)

@@ -16,12 +16,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from packaging.requirements import Requirement
 
 from unskew import __version__
-from unskew.settings import read_toml
 
 EXTRAS = {
     "trees": "rankers and methods of boosted trees, and the examination model",
@@ -34,16 +33,6 @@ EXTRAS = {
 JAVA = 17
 """The oldest version of Java that Spark runs on."""
 _GET_JAVA = f"apt install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"
-
-
-class Package(TypedDict):
-    """A package that unskew, or an extra of it, needs."""
-
-    name: str
-    version: str | None
-    needs: str
-    ok: bool
-    extra: str | None
 
 
 def doctor() -> dict[str, Any]:
@@ -130,9 +119,9 @@ def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GB"
 
 
-def needed_packages() -> Iterator[Package]:
+def needed_packages() -> Iterator[dict[str, Any]]:
     """What the metadata of unskew asks for, and which version of it is there."""
-    for requirement in map(Requirement, _asked()):
+    for requirement in map(Requirement, metadata.requires("unskew") or []):
         named = re.search(r"""extra == ["'](\w+)["']""", str(requirement.marker or ""))
         extra = named[1] if named else None
         if extra is not None and extra not in EXTRAS:
@@ -145,22 +134,6 @@ def needed_packages() -> Iterator[Package]:
         yield {"name": requirement.name, "version": version, "needs": needs, "ok": ok, "extra": extra}
 
 
-def _asked() -> list[str]:
-    """The requirements of unskew: of the installed one, or of the folder of sources that it is run from."""
-    try:
-        return metadata.requires("unskew") or []
-    except metadata.PackageNotFoundError:
-        file = Path(__file__).parents[3] / "pyproject.toml"
-        project = read_toml(file)["project"] if file.exists() else {}
-    extras = project.get("optional-dependencies", {})
-    apart = [
-        f"{each}{' and' if ';' in each else ';'} extra == '{extra}'"
-        for extra in EXTRAS
-        for each in extras.get(extra, [])
-    ]
-    return [*project.get("dependencies", []), *apart]
-
-
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -168,7 +141,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _extra(name: str, packages: list[Package]) -> dict[str, Any]:
+def _extra(name: str, packages: list[dict[str, Any]]) -> dict[str, Any]:
     missing = [each["name"] for each in packages if each["extra"] == name and not each["ok"]]
     get = f"pip install 'unskew[{name}]'"
     return {"name": name, "ok": not missing, "missing": missing, "what": EXTRAS[name], "get": get}

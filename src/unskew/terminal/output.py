@@ -28,14 +28,6 @@ _SOON = 2.0  # seconds before a terminal shows it
 _CLEAR = "\r\x1b[K"
 
 
-def results() -> Console:
-    """Standard output."""
-    from rich.console import Console
-
-    _Work.stop()
-    return Console(soft_wrap=False)
-
-
 def messages(*, quiet: bool = False) -> Console | None:
     """Standard error; none for who asked for quiet."""
     from rich.console import Console
@@ -60,21 +52,19 @@ def typed() -> str:
     return shlex.join(["unskew", *sys.argv[1:]])
 
 
-def show(page: Page) -> None:
-    """A page in letters."""
-    from unskew.pages.console import print_page
-
-    print_page(page, results())
-
-
 def show_result(result: Found, as_json: bool, page: Callable[[Found], Page], out: Path | None = None) -> None:
     """What a command found, as a page or as JSON; and where it was written, a page or a folder with one."""
     if out is not None:
         tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
     if as_json:
         show_json(result)
-    else:
-        show(page(result))
+        return
+    from rich.console import Console
+
+    from unskew.pages.console import print_page
+
+    _Work.stop()
+    print_page(page(result), Console(soft_wrap=False))
 
 
 def show_written(result: object, as_json: bool, page: Page, out: Path | None) -> None:

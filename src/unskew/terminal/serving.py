@@ -33,7 +33,7 @@ def serve(
     """Serve until stopped; say where, and what."""
     from unskew.serving.service.server import build_app, plan_of, reach_store, run_server
 
-    plan = plan_of(**asked.given("host", "port", "workers"), explore=_explored(chance))
+    plan = plan_of(asked, _explored(chance))
     if trouble := reach_store(plan):
         warn(f"{trouble}; requests that need it are answered with 503 until it is there")
     _warn_of_others(asked.host, asked.token_file)
@@ -41,7 +41,7 @@ def serve(
     if check:
         shown(None, build_app(plan).state.listed())
         return
-    run_server(plan, host=asked.host, port=asked.port, workers=asked.workers, tell=shown)
+    run_server(plan, asked, shown)
 
 
 def _explored(chance: options.ExploreArguments) -> dict[str, object] | None:

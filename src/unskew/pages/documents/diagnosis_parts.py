@@ -162,17 +162,8 @@ def _examined(curves: Mapping[str, Examination], by: str) -> Part:
 
 
 def _factors(part: FactorEffects) -> Part:
-    """A table for each column of the page."""
-    tables = []
-    for each in part.factors:
-        effects = spread_each(each.effect, each.interval), spread_each(each.decay, each.decay_interval)
-        rows = list(zip(each.values, *effects, strict=True))
-        tested = {"effect": each.p, "decay": each.decay_p}
-        told = [f"{name}: p {said(p, 'p')}" for name, p in tested.items() if p is not None]
-        told += [f"{each.pairs:,} pairs of query and document seen under several values"]
-        told += [each.reason] if each.reason else []
-        tables.append(Table((each.name, "effect", "decay"), rows, each.name, legend=sentence(*told)))
-    return tables, []
+    """Tables for each column of the page."""
+    return [table for each in part.factors for table in detail_tables(told_of(plain(each)), each.name)], []
 
 
 def _graph(graph: RankGraph) -> Part:
@@ -185,11 +176,7 @@ def _graph(graph: RankGraph) -> Part:
     if not graph.links:
         return [*tables, *_plan(graph.plan)], []
     best = sorted(graph.links, key=lambda link: -link.information)[:MOST_LINKS]
-    rows = [
-        {"ranks": _both(link.ranks), "documents at both": link.pairs}
-        | {"clicks": link.clicks, "information": link.information}
-        for link in best
-    ]
+    rows = [plain(link) | {"ranks": _both(link.ranks)} for link in best]
     count = len(graph.links)
     rest = f"The {MOST_LINKS} best known of {count}; all are in the JSON." if count > MOST_LINKS else ""
     ranks = range(1, graph.ranks + 1)
@@ -210,15 +197,7 @@ def _plan(plan: SwapPlan | None) -> list[Table]:
     told = [f"For a standard error of {said(plan.precision)} of the logarithm of the ratio"]
     told += [f"{plan.pages:,} pages in all", f"{said(plan.logs)} times the pages of this log"]
     told += [f"{plan.shuffled_pages:,} wholly shuffled pages would do as well"] if plan.shuffled_pages else []
-    rows = [
-        {
-            "swap ranks": _both(swap.ranks),
-            "pages": swap.pages,
-            "impressions": swap.impressions,
-            "share": swap.share,
-        }
-        for swap in plan.swaps
-    ]
+    rows = [plain(swap) | {"ranks": _both(swap.ranks)} for swap in plan.swaps]
     return [record_table(rows, "swap plan", sentence(*told))]
 
 
@@ -260,19 +239,10 @@ def _co_clicks(part: CoClicks) -> Part:
 
 
 def _ordering(part: RankByFeatures) -> Part:
-    """Where features put what was shown at each rank, and how well they tell it."""
-    linked = "; ".join(map(spans, part.linked))
-    title, names = "order by features against the order shown", ("r2", "correlation", "pages", "by")
-    tables = [_facts(part, names, title, ranks_that_documents_of_equal_features_link=linked)]
     points = points_of(part.predicted, part.spread)
-    if not points:
-        return tables, []
-    heads, legend = ("rank", "mean place by features"), "In brackets: the middle half."
-    places = spread_each(part.predicted, part.spread)
-    rows = [[str(at), place] for at, place in enumerate(places, start=1) if place != EMPTY]
     title = "Place by features, for what was shown"
     drawn = curves_figure(title, {"by features": points}, "mean place by features")
-    return [*tables, Table(heads, rows, "place by features", legend=legend)], [drawn]
+    return detail_tables(told_of(part)), [drawn] if points else []
 
 
 def told_of(part: Any) -> dict[str, Any]:

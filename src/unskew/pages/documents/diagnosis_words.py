@@ -51,7 +51,9 @@ TEXTS = {
     ),
     "ordering": (
         "Two towers explain clicks by features and by rank, each by itself. Where features tell the rank, they "
-        "cannot keep the two apart. A line and trees were fitted on half of the queries and tried on the others."
+        "cannot keep the two apart. A line and trees were fitted on half of the queries and tried on the others. "
+        "Predicted is the mean place by features at each rank, spread the middle half of places, and linked the "
+        "ranks that documents of equal features were shown at."
     ),
     "log": "What was read.",
 }

@@ -1,20 +1,30 @@
-"""Opt-in randomisation while serving, so that the next log tells examination from relevance."""
+"""Opt-in randomisation while serving, so that the next log tells examination from relevance.
+
+A policy is made of its name and settings, as commands and callers give them; what is wrong is said by their names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import Field
+
+from unskew.errors import ConfigError, Key, Option
 from unskew.serving.explore.cost import PolicyCost, chance_matrix, policy_cost
 from unskew.serving.explore.plackett_luce import PlackettLuce
-from unskew.serving.explore.policies import POLICIES, policy_from
 from unskew.serving.explore.policy import Decision, Policy, as_ranked
 from unskew.serving.explore.shuffle import BoundedShuffle
 from unskew.serving.explore.swaps import SwapRanks
 from unskew.serving.explore.team_draft import TeamDraft
 from unskew.serving.explore.top_one import TopOne
+from unskew.settings import Config, checked, known
 
 __all__ = [
     "POLICIES",
     "BoundedShuffle",
     "Decision",
+    "ExploreSettings",
     "PlackettLuce",
     "Policy",
     "PolicyCost",
@@ -26,3 +36,72 @@ __all__ = [
     "policy_cost",
     "policy_from",
 ]
+
+POLICIES: dict[str, type[Policy]] = {
+    "top_one": TopOne,
+    "swaps": SwapRanks,
+    "shuffle": BoundedShuffle,
+    "plackett_luce": PlackettLuce,
+    "team_draft": TeamDraft,
+}
+"""Every policy by its name."""
+SHARE: Mapping[str, float] = {"top_one": 0.05, "shuffle": 0.05, "plackett_luce": 0.05}
+"""Share of the traffic that takes part unless given; a swap plan and an experiment say it themselves."""
+OWN: Mapping[str, str] = {"temperature": "plackett_luce", "swap_plan": "swaps", "against": "team_draft"}
+"""Settings that one policy alone has."""
+
+
+class ExploreSettings(Config):
+    """What is left to chance, and how much of it."""
+
+    policy: str
+    """Its name, of POLICIES."""
+    share: float | None = Field(None, ge=0, le=1)
+    """Share of the traffic that takes part; 0.05 unless given, 1 for `swaps` and `team_draft`."""
+    cap: int | None = Field(None, ge=0)
+    """Ranks that a result moves at most."""
+    depth: int | None = Field(None, ge=1)
+    """First results that take part."""
+    temperature: float | None = Field(None, gt=0)
+    """Of `plackett_luce`."""
+    swap_plan: Path | str | None = None
+    """File of `unskew diagnose --json`, for `swaps`."""
+    against: str | None = None
+    """The model that the first one is interleaved with, for `team_draft`."""
+
+    def build(self, served: str | None = None) -> Policy:
+        """The policy; `served` is what the log calls the model that is shown otherwise."""
+        policy = POLICIES[known("explore", self.policy, POLICIES)]
+        given = self.model_dump(exclude={"policy"}, exclude_none=True)
+        for setting, owner in OWN.items():
+            if setting in given and owner != self.policy:
+                raise ConfigError(f"{self.policy} has none; it is for {owner}", argument=setting)
+        given = {"share": SHARE.get(self.policy, 1.0)} | given
+        plan, against = given.pop("swap_plan", None), given.pop("against", None)
+        if policy is SwapRanks:
+            if plan is None:
+                told = ", the file that `unskew diagnose LOG --json FILE` writes"
+                raise ConfigError(("swaps needs ", Option("swap_plan"), told))
+            given |= SwapRanks.plan_of(plan, depth=self.depth)
+        if policy is TeamDraft:
+            if against is None:
+                told = "team_draft interleaves two models: name the other one with "
+                raise ConfigError((told, Option("against")))
+            if against == served:
+                raise ConfigError("a model is not interleaved with itself", argument="against", value=against)
+            given |= {"second": against} | ({} if served is None else {"first": served})
+        try:
+            return checked(policy, given, None)
+        except ConfigError as error:  # it calls settings as they were given
+            if error.argument is not None and error.argument.split(".")[0] == "swaps":
+                error.argument = Key(error.argument.replace("swaps", "swap_plan", 1))
+            raise
+
+
+def policy_from(name: str, *, served: str | None = None, **settings: object) -> Policy:
+    """The policy of a name, with the other settings of `ExploreSettings` that are given.
+
+    >>> policy_from("shuffle", cap=2).policy_id
+    'shuffle(share=0.05,cap=2)'
+    """
+    return checked(ExploreSettings, {"policy": name, **settings}, None).build(served)

@@ -1,17 +1,7 @@
-"""`unskew export`: a model, or what was learned of clicks, in a form that others run or read.
-
-| to                            | what is written                                                                |
-|-------------------------------|--------------------------------------------------------------------------------|
-| `lightgbm`                    | LightGBM's text, whose trees take features as they are                         |
-| `onnx`                        | a network, with scaling inside; without OUT, the run folder's own `model.onnx` |
-| `solr`                        | a folder: model and feature store of Solr's learning to rank                   |
-| `opensearch`, `elasticsearch` | a folder: model and feature set of the learning-to-rank plugins                |
-| `vespa`                       | a folder: model and rank profile                                               |
-| `propensities`                | examination by rank and weights of clicks, as CSV; of a log, for each row too  |
-| `quepid`, `workbench`         | relevance from clicks as grades, and the confidence in them                    |
+"""`unskew export`: a model, or what was learned of clicks, in a form that others run or read, one of TARGETS.
 
 Linear models and trees go to engines exactly, networks where an engine runs them; others are distilled into trees
-from `lists`. What cannot go says why, and `possible` says it of all.
+from `lists`. What cannot go says why, and `possible` says it of all. docs/how_to/export.md has a table of it.
 """
 
 from __future__ import annotations
@@ -27,10 +17,9 @@ from unskew.logs.reader import StoredLog
 from unskew.options.serving import ExportArguments
 from unskew.serving.export import engines
 from unskew.serving.export.exported import ENGINES, JUDGED, Exported, ExportedModel, refuse_unused
-from unskew.serving.export.judgments import has_judgments, write_judgments
 from unskew.serving.export.networks import standalone
 from unskew.serving.export.plain import GIVEN, features_of
-from unskew.serving.export.propensities import write_propensities
+from unskew.serving.export.tables import has_judgments, write_judgments, write_propensities
 from unskew.settings import checked, known, no_such
 from unskew.workflows.inspections.propensity import propensity
 from unskew.workflows.runs.run import Run

@@ -7,7 +7,7 @@ says nothing of new ones. By list and on average:
 
 - Kendall's tau-b of both orders;
 - nDCG@10 of the trees' order, where the gain of a document is the model's own score, from 0 for the lowest of its
-  list to 1 for the highest; 1 is the order of the model.
+  list to 1 for the highest; 1 is the order of the model, and a tie counts as the mean of its orders.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import kendalltau
+from sklearn.metrics import ndcg_score
 
 from unskew.errors import DataError
 from unskew.learning.boosters import Forest, package
@@ -60,7 +61,7 @@ def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1
     if not tried:
         raise DataError("the model gives all documents of a list the same score", path=lists.name)
     tau = np.mean([np.nan_to_num(kendalltau(told[each], scores[each]).statistic) for each in tried])
-    ndcg = np.mean([agreement(told[each], scores[each]) for each in tried])
+    ndcg = np.mean([ndcg_score([scores[each] - scores[each].min()], [told[each]], k=TOP) for each in tried])
     booster = _taught(features, mean, count, rounds, threads)
     forest = Forest("lightgbm", [booster], [booster.current_iteration()], np.zeros(1), np.ones(1))
     trees = list(lightgbm_trees(forest, Scaler("none", features.shape[1]), features_of(scorer)))
@@ -84,17 +85,3 @@ def _taught(features: Array, scores: Array, count: Array, rounds: int, threads: 
     library = package("lightgbm")
     data = library.Dataset(features, scores, weight=count, params={"verbosity": -1})
     return library.train(SETTINGS | {"num_threads": threads}, data, rounds)
-
-
-def agreement(told: Array, scores: Array) -> float:
-    """nDCG@10 of one order by the gains of another.
-
-    >>> agreement(np.array([3.0, 2.0, 1.0]), np.array([9.0, 5.0, 1.0]))
-    1.0
-    >>> round(agreement(np.array([1.0, 2.0, 3.0]), np.array([9.0, 5.0, 1.0])), 4)  # 0.81546 / 1.31546
-    0.6199
-    """
-    gains = (scores - scores.min()) / np.ptp(scores)
-    discounts = 1 / np.log2(np.arange(2, min(len(gains), TOP) + 2))
-    best = np.sort(gains)[::-1][:TOP] @ discounts
-    return float(gains[np.argsort(-told, kind="stable")][:TOP] @ discounts / best)

@@ -1,12 +1,7 @@
 """Models in folders for search engines: what an engine can run exactly, and trees in the place of what it cannot.
 
-| engine                    | linear        | trees                        | network                            |
-|---------------------------|---------------|------------------------------|------------------------------------|
-| Solr                      | `LinearModel` | `MultipleAdditiveTreesModel` | `NeuralNetworkModel`, no LayerNorm |
-| OpenSearch, Elasticsearch | `linear`      | `xgboost+json`               | distilled                          |
-| Vespa                     | expression    | XGBoost's JSON               | ONNX                               |
-
-What an engine cannot run says why; with lists, trees learn its scores (`distillation.py`).
+All run linear models and trees; Solr runs networks without LayerNorm, Vespa all as ONNX. What an engine cannot run
+says why; with lists, trees learn its scores (`distillation.py`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """`unskew export RUN --to opensearch` (or elasticsearch): a model for the learning-to-rank plugin of both engines.
 
-| file            | what it is                                                                                |
-|-----------------|-------------------------------------------------------------------------------------------|
-| featureset.json | body of `POST _ltr/_featureset/NAME`: a query or script for each feature, by its field     |
-| model.json      | body of `POST _ltr/_featureset/NAME/_createmodel`: `model/linear`, or `model/xgboost+json`|
-| features.json   | what each feature is                                                                      |
+featureset.json and model.json are the bodies of `POST _ltr/_featureset/NAME` and of its `/_createmodel`.
 
 References: the plugins' documentation ("Working with features", "Script features", "Derived features", "Uploading
 a trained model") and their scoring: a split sends a value left (`yes`) where it is below `split_condition`, both

@@ -1,17 +1,10 @@
 """Models as search engines take them: weights or trees on unscaled numbers, where every category is a 0 or a 1.
 
-Engines know features that are numbers. So what a model takes there are its encoded columns, before scaling:
-
-| column             | in an engine                                                        | where it is missing |
-|--------------------|---------------------------------------------------------------------|---------------------|
-| `price`            | the number                                                          | the mean of training |
-| `price is missing` | 1 where there is none, else 0                                       |                     |
-| `brand=acme`       | 1 where the category has this value, else 0                         |                     |
-| `brand is other`   | 1 where it has a value that is not named, else 0                    |                     |
-| `brand is missing` | 1 where it has none, else 0                                         |                     |
-
-Scaling is worked into thresholds and weights. Trees split as `value <= last`, with `last` a 32-bit float, which is
-what engines compute in; every 32-bit float goes the way it goes in the model.
+Engines know features that are numbers. So what a model takes there are its encoded columns, before scaling: the
+number, or the mean of training where it is missing, and 0 or 1 for `price is missing`, `brand=acme`, `brand is
+other` (than those named) and `brand is missing`. Scaling is worked into thresholds and weights. Trees split as
+`value <= last`, with `last` a 32-bit float, which is what engines compute in; every 32-bit float goes the way it
+goes in the model.
 
 Legend: E encoded columns.
 """

@@ -1,11 +1,6 @@
 """`unskew export RUN --to solr`: a model for Solr's learning-to-rank module.
 
-| file               | what it is                                                                              |
-|--------------------|-----------------------------------------------------------------------------------------|
-| feature_store.json | body of `PUT schema/feature-store`: a feature for each encoded column, by field         |
-| model.json         | body of `PUT schema/model-store`: `LinearModel`, `MultipleAdditiveTreesModel` or        |
-|                    | `NeuralNetworkModel`                                                                    |
-| features.json      | what each feature is                                                                    |
+feature_store.json and model.json are the bodies of `PUT schema/feature-store` and `PUT schema/model-store`.
 
 Reference: Solr Reference Guide, "Learning To Rank". Solr computes in 32-bit floats and adds 1e-6 to thresholds
 before it compares `value <= threshold`. So thresholds are written such that the sum is the one wanted; where no

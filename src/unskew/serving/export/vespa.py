@@ -1,16 +1,11 @@
 """`unskew export RUN --to vespa`: a model, and the rank profile that feeds it.
 
-| file            | what it is                                                                                |
-|-----------------|-------------------------------------------------------------------------------------------|
-| NAME.profile    | goes to `schemas/SCHEMA/`: a rank profile that ranks the best of the first phase again    |
-| model.onnx      | of a network: goes to `files/`; unscaled columns to `score`, scaling inside               |
-| NAME_trees.json | of trees: goes to `models/`; XGBoost's JSON, on the functions of the profile              |
-| features.json   | what each feature is                                                                      |
-
-A linear model is an expression of the profile. References: Vespa's documentation, "Ranking with ONNX models",
-"Ranking with XGBoost models" and "Ranking expressions". Features are functions that read attributes of their name;
-put another rank feature in a function where it comes of the query. A split sends a value left where it is below
-`split_condition`, as 64-bit floats; an attribute of type float has the 32 bits that the model was trained on.
+NAME.profile goes to `schemas/SCHEMA/`, model.onnx of a network to `files/`, NAME_trees.json (XGBoost's JSON) to
+`models/`. A linear model is an expression of the profile. References: Vespa's documentation, "Ranking with ONNX
+models", "Ranking with XGBoost models" and "Ranking expressions". Features are functions that read attributes of
+their name; put another rank feature in a function where it comes of the query. A split sends a value left where it
+is below `split_condition`, as 64-bit floats; an attribute of type float has the 32 bits that the model was trained
+on.
 """
 
 from __future__ import annotations

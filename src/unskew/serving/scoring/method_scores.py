@@ -53,17 +53,27 @@ class Outputs:
         starts: Array = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
         return starts
 
-    def each(self, by_list: Array) -> Array:
-        """Values by list as values by document."""
-        return np.repeat(by_list, self.sizes, axis=0)
+
+Found = tuple[Array, Array]
+"""Scores [n], and the slope of each by its own first outputs, [n, at most O]."""
 
 
-def method_score(outputs: Outputs) -> Array:
-    """Scores [n], higher is better."""
-    return np.asarray(scorer_of(outputs.method, outputs.numbers)(outputs), np.float32)
+def method_score(given: Outputs) -> Array:
+    """Scores [n], higher is better, as far as they are safe."""
+    scores, _ = scorer_of(given.method, given.numbers)(given)
+    guards = LINEAR not in given.numbers and "method.reach" in given.numbers
+    return np.asarray(guarded(scores, given) if guards else scores, np.float32)
 
 
-def scorer_of(method: Mapping[str, Any], numbers: Mapping[str, Array]) -> Callable[[Outputs], Array]:
+def method_slope(given: Outputs) -> Array:
+    """The gradient [n, O] of each score by its own outputs, base vectors held."""
+    _, own = scorer_of(given.method, given.numbers)(given)
+    found = np.zeros(given.values.shape)
+    found[:, : own.shape[1]] = own
+    return found
+
+
+def scorer_of(method: Mapping[str, Any], numbers: Mapping[str, Array]) -> Callable[[Outputs], Found]:
     """The score of a method, or an error where there is none without torch."""
     if LINEAR in numbers:
         return linear
@@ -73,18 +83,17 @@ def scorer_of(method: Mapping[str, Any], numbers: Mapping[str, Array]) -> Callab
     return SCORES[name]
 
 
-def linear(given: Outputs) -> Array:
+def linear(given: Outputs) -> Found:
     """outputs . w; those of a second network come after and have no part in it."""
     w = given.numbers[LINEAR]
-    found: Array = given.values[:, : len(w)] @ w
-    return found
+    return given.values[:, : len(w)] @ w, w[None]
 
 
-def vectorization(given: Outputs) -> Array:
+def vectorization(given: Outputs) -> Found:
     """r . b with the base vector of each list."""
     d = int(given.method["dimension"])
-    found: Array = (given.values[:, :d] * given.each(base_vectors(given, d))).sum(1)
-    return found
+    b = np.repeat(base_vectors(given, d), given.sizes, axis=0)
+    return (given.values[:, :d] * b).sum(1), b
 
 
 def base_vectors(given: Outputs, d: int) -> Array:
@@ -131,36 +140,38 @@ def tables_below(numbers: Mapping[str, Array], prefix: str) -> list[Array]:
     return [own[str(at)] for at in range(len(own))]
 
 
-def approximated_dr(given: Outputs) -> Array:
+def approximated_dr(given: Outputs) -> Found:
     """y; the imputation alone where nothing is known of clicks."""
-    imputed, affine, share = estimates_of(given)
-    other = imputed if given.method["combination"] == "published" else imputed - affine
-    y = affine + share * other
-    return y if given.seen is None else np.where(given.seen, y, imputed)
-
-
-def estimates_of(given: Outputs) -> tuple[Array, Array, Array]:
-    """y_imp, y_aff and tanh(z)."""
     centre = given.numbers["method.centre"] if given.method.get("centred", True) else 0.0
-    estimates = sigmoid(given.values[:, :2] - centre + given.numbers["method.levels"])
-    return estimates[:, 0], estimates[:, 1], np.tanh(given.values[:, 2])
+    estimates = np.exp(log_sigmoid(given.values[:, :2] - centre + given.numbers["method.levels"]))
+    (imputed, affine), share = estimates.T, np.tanh(given.values[:, 2])
+    published = given.method["combination"] == "published"
+    other = imputed if published else imputed - affine
+    y = affine + share * other
+    by_imputed, by_affine = imputed * (1 - imputed), affine * (1 - affine)
+    by_affine = by_affine if published else by_affine * (1 - share)
+    slopes = np.stack([share * by_imputed, by_affine, (1 - share**2) * other], axis=1)
+    if given.seen is None:
+        return y, slopes
+    alone = by_imputed[:, None] * [1.0, 0.0, 0.0]
+    return np.where(given.seen, y, imputed), np.where(given.seen[:, None], slopes, alone)
 
 
-def ipw(given: Outputs) -> Array:
-    """The first output, as far as it is safe."""
-    return guarded(given.values[:, 0], given)
+def ipw(given: Outputs) -> Found:
+    """The first output."""
+    return given.values[:, 0], np.ones((1, 1))
 
 
-def doubly_robust(given: Outputs) -> Array:
-    """log R + f, as far as it is safe."""
-    rate = -np.logaddexp(0.0, -(given.values[:, -1] + given.numbers["method.level"]))
-    return guarded(given.values[:, 0] + rate, given)
+def doubly_robust(given: Outputs) -> Found:
+    """log R + f; g is the last output."""
+    f, g = given.values[:, 0], given.values[:, -1] + given.numbers["method.level"]
+    slopes = np.zeros(given.values.shape)
+    slopes[:, 0], slopes[:, -1] = 1.0, np.exp(log_sigmoid(-g))
+    return f + log_sigmoid(g), slopes
 
 
 def guarded(scores: Array, given: Outputs) -> Array:
-    """Log weights of the scores clipped to those of the shown order, list by list; the scores if not safe."""
-    if "method.reach" not in given.numbers:
-        return scores
+    """Log weights of the scores clipped to those of the shown order, list by list."""
     reach, found = float(given.numbers["method.reach"]), np.empty(len(scores))
     for start, size in zip(given.starts.tolist(), given.sizes.tolist(), strict=True):
         one = slice(start, start + size)
@@ -205,79 +216,20 @@ def elu(values: Array) -> Array:
     return np.where(values > 0, values, np.expm1(np.minimum(values, 0)))
 
 
-def sigmoid(values: Array) -> Array:
-    """1 / (1 + exp(-v)).
+def log_sigmoid(values: Array) -> Array:
+    """log of 1 / (1 + exp(-v)).
 
-    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    >>> np.exp(log_sigmoid(np.array([-1000.0, 0.0, 1000.0]))).tolist()
     [0.0, 0.5, 1.0]
     """
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1 / (1 + small), small / (1 + small))
-
-
-# ---- slopes
-
-
-def slope_of(given: Outputs) -> Array:
-    """The gradient [n, O] of each score by its own outputs, base vectors held."""
-    found = np.zeros(given.values.shape)
-    if LINEAR in given.numbers:
-        found[:, : len(given.numbers[LINEAR])] = given.numbers[LINEAR]
-        return found
-    name = str(given.method["name"])
-    if name not in SLOPES:
-        raise ConfigError(f"the method {name} has no reasons by feature")
-    own = SLOPES[name](given)
-    found[:, : own.shape[1]] = own
+    found: Array = -np.logaddexp(0.0, -values)
     return found
 
 
-def vectorization_slope(given: Outputs) -> Array:
-    """b of each list."""
-    return given.each(base_vectors(given, int(given.method["dimension"])))
-
-
-def approximated_dr_slope(given: Outputs) -> Array:
-    """Of y by i, a and z; by i alone where nothing is known of clicks."""
-    imputed, affine, share = estimates_of(given)
-    published = given.method["combination"] == "published"
-    by_imputed, by_affine = imputed * (1 - imputed), affine * (1 - affine)
-    slopes = np.stack(
-        [
-            share * by_imputed,
-            by_affine if published else by_affine * (1 - share),
-            (1 - share**2) * (imputed if published else imputed - affine),
-        ],
-        axis=1,
-    )
-    if given.seen is not None:
-        slopes[~given.seen] = 0.0
-        slopes[~given.seen, 0] = by_imputed[~given.seen]
-    return slopes
-
-
-def ipw_slope(given: Outputs) -> Array:
-    """1 for the first output."""
-    return np.eye(1, given.values.shape[1]).repeat(len(given.values), axis=0)
-
-
-def doubly_robust_slope(given: Outputs) -> Array:
-    """1 for f, and sig(-(g + l)) for g, the last output."""
-    slopes = ipw_slope(given)
-    slopes[:, -1] = sigmoid(-(given.values[:, -1] + given.numbers["method.level"]))
-    return slopes
-
-
-SCORES: Mapping[str, Callable[[Outputs], Array]] = {
+SCORES: Mapping[str, Callable[[Outputs], Found]] = {
     "approximated_dr": approximated_dr,
     "doubly_robust": doubly_robust,
     "ipw": ipw,
     "vectorization": vectorization,
 }
-SLOPES: Mapping[str, Callable[[Outputs], Array]] = {
-    "approximated_dr": approximated_dr_slope,
-    "doubly_robust": doubly_robust_slope,
-    "ipw": ipw_slope,
-    "vectorization": vectorization_slope,
-}
-"""Of scores that are not linear in the outputs, by method."""
+"""Those that are not linear in the outputs, by method."""

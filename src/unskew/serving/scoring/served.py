@@ -21,7 +21,7 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS, Forest
 from unskew.learning.scoring.scorer import LINEAR, MODEL, Card, Scorer, below, read_numbers, readable, unchanged
-from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of, slope_of
+from unskew.serving.scoring.method_scores import Outputs, method_score, method_slope, scorer_of
 from unskew.serving.scoring.networks import NetworkGraph, TextReader
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
@@ -152,7 +152,7 @@ class Served(Scorer):
         """The same of prepared documents [n, E]; trees or networks without a part in the score are passed over."""
         linear = LINEAR in given.numbers or given.method["name"] == "vectorization"
         outputs = 0 if self.trees is None else len(self.trees.start)
-        by_trees, by_network = np.split(slope_of(given), [outputs], axis=1)
+        by_trees, by_network = np.split(method_slope(given), [outputs], axis=1)
         kinds, found = list[str](), np.zeros(rows.shape, np.float64)
         if self.trees is not None and (by_trees.any() or self.network is None):
             kinds.append("shapley" if linear else "shapley x slope")

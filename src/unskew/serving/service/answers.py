@@ -140,7 +140,7 @@ class Answering:
         decisions = [self.showing.decide(one) for one in found]  # all of them, before one is written
         seen = None
         if look is not None and look.cache_info().currsize:  # else nothing was looked up
-            seen = {name: each for name, each in look().version._asdict().items() if each is not None}
+            seen = look().version
         answers = []
         for one, decision in zip(found, decisions, strict=True):
             shown, logged = self.showing.write(one, decision, facts)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.requests.bodies import ModelAnswer
 from unskew.serving.requests.parsing import TENSORS
-from unskew.serving.scoring.models import Following, Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits
 from unskew.tables.features.encoding import NumberField
 
@@ -73,23 +73,21 @@ def _wave(document: int, at: int) -> float:
 
 def listed(models: Models, shadows: Sequence[str]) -> list[ModelAnswer]:
     """The models that are served."""
-    return [_listed(model, model.name in shadows) for model in models.values()]
-
-
-def _listed(model: Following, shadow: bool) -> ModelAnswer:
-    served, card = model.current, model.current.card
-    return ModelAnswer(
-        name=model.name,
-        version=served.version,
-        engine=served.engine,
-        method=str(card.method["name"]),
-        ranker=None if card.ranker is None else str(card.ranker["name"]),
-        features=served.features,
-        names=None if served.names is None else list(served.names),
-        example=example_request(served) | {"model": model.name},
-        shadow=shadow,
-        trouble=None if model.trouble is None else "the newest folder cannot be served; see the log",
-    )
+    return [
+        ModelAnswer(
+            name=name,
+            version=(served := model.current).version,
+            engine=served.engine,
+            method=str(served.card.method["name"]),
+            ranker=None if served.card.ranker is None else str(served.card.ranker["name"]),
+            features=served.features,
+            names=None if served.names is None else list(served.names),
+            example=example_request(served) | {"model": name},
+            shadow=name in shadows,
+            trouble=None if model.trouble is None else "the newest folder cannot be served; see the log",
+        )
+        for name, model in models.items()
+    ]
 
 
 def describe(

@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from unskew.errors import ConfigError, Option, StoreError, optional
 from unskew.files import scratch_folder
-from unskew.serving.explore.policies import ExploreSettings
+from unskew.options.serving import ServeArguments
+from unskew.serving.explore import ExploreSettings, Policy, PolicyCost, policy_cost
 from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.settings import checked, did_you_mean, read_toml
@@ -37,9 +38,7 @@ from unskew.settings import checked, did_you_mean, read_toml
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from unskew.serving.explore import Policy, PolicyCost
     from unskew.serving.requests.bodies import ModelAnswer
-    from unskew.serving.service.answers import Showing
 
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 TOLD, COUNTS = "UNSKEW_SERVE", "PROMETHEUS_MULTIPROC_DIR"
@@ -80,19 +79,8 @@ class ServePlan(ServeSettings):
 
     def cost(self) -> PolicyCost | None:
         """What it costs."""
-        from unskew.serving.explore import policy_cost
-
         policy = self.policy()
         return None if policy is None else policy_cost(policy)
-
-    def showing(self, policy: Policy | None) -> Showing:
-        """What explores, and the log of pages."""
-        from unskew.serving.service.answers import Showing
-        from unskew.serving.service.impressions import ImpressionLog
-
-        against = None if self.explore is None else self.explore.against
-        impressions = None if self.log is None else ImpressionLog(self.log)
-        return Showing(policy, impressions, self.seed, against)
 
 
 def read_token(path: Path) -> str:
@@ -115,24 +103,9 @@ def is_shared(path: Path) -> bool:
         return False
 
 
-class Told(TypedDict, total=False):
-    """What a server may be told besides its runs and its address, as the flags of the command say it."""
-
-    names: Sequence[str]
-    shadows: Sequence[str]
-    store: Path | str | None
-    explore: ExploreSettings | Mapping[str, object] | None
-    """Such as {"policy": "shuffle", "share": 0.05}."""
-    log: Path | str | None
-    seed: int
-    token_file: Path | str | None
-    limits: Limits | Path | str | None
-    """Or the file that has them."""
-
-
-def plan_of(runs: Sequence[Path | str], **told: Unpack[Told]) -> ServePlan:
+def plan_of(asked: ServeArguments, explore: ExploreSettings | Mapping[str, object] | None = None) -> ServePlan:
     """What a server process is told, checked."""
-    limits, explore = told.get("limits"), told.get("explore")
+    limits = asked.limits
     if isinstance(limits, Path | str):
         place = Path(limits)
         try:
@@ -141,14 +114,14 @@ def plan_of(runs: Sequence[Path | str], **told: Unpack[Told]) -> ServePlan:
             error.path = error.path or place
             raise
     content: dict[str, object] = {
-        "models": named([Path(run) for run in runs], told.get("names", ())),
-        "shadows": tuple(told.get("shadows", ())),
+        "models": named([Path(run) for run in asked.runs], asked.names),
+        "shadows": asked.shadows,
         "limits": limits or Limits(),
         "explore": dict(explore) if isinstance(explore, Mapping) else explore,
-        "seed": told.get("seed", 0),
-        "store": None if (store := told.get("store")) is None else str(store),
+        "seed": asked.seed,
+        "store": None if asked.store is None else str(asked.store),
     }
-    for name, path in (("token_file", told.get("token_file")), ("log", told.get("log"))):
+    for name, path in (("token_file", asked.token_file), ("log", asked.log)):
         content[name] = None if path is None else str(Path(path).resolve())
     plan = checked(ServePlan, content, "")
     plan.check()
@@ -175,7 +148,9 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
         optional(package, "serve")
     token = None if plan.token_file is None else read_token(Path(plan.token_file))
     policy = plan.policy()
+    from unskew.serving.service.answers import Showing
     from unskew.serving.service.app import make_app
+    from unskew.serving.service.impressions import ImpressionLog
     from unskew.serving.store import open_store
     from unskew.serving.telemetry import log_to_stderr
 
@@ -184,7 +159,9 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     folders = {name: Path(each) for name, each in plan.models.items()}
     models = Models.open(folders, patience=patience)
     warnings.simplefilter("ignore")  # of single requests; what they bring is answered, not warned of
-    app = make_app(models, store, plan.showing(policy), plan.model_copy(update={"token": token}))
+    impressions = None if plan.log is None else ImpressionLog(plan.log)
+    showing = Showing(policy, impressions, plan.seed, None if plan.explore is None else plan.explore.against)
+    app = make_app(models, store, showing, plan.model_copy(update={"token": token}))
     gc.collect()
     gc.freeze()  # what is here stays; looking at it again and again would hold requests up
     return app
@@ -223,40 +200,38 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(
     runs: Path | str | Sequence[Path | str],
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    workers: int = 1,
+    explore: ExploreSettings | Mapping[str, object] | None = None,
     tell: Callable[[str, list[ModelAnswer]], None] | None = None,
-    **told: Unpack[Told],
+    **told: Any,
 ) -> None:
     """Serve run folders over HTTP until interrupted, as `unskew serve` does.
 
-    The first of several answers who asks for none. `tell` is called with the address and the models once requests
-    are taken; it prints the address unless given. The rest is what the command's flags say.
+    The first of several answers who asks for none. `explore` is such as {"policy": "shuffle", "share": 0.05}.
+    `tell` is called with the address and the models once requests are taken; it prints the address unless given.
+    The rest are the fields of `ServeArguments`, as the command's flags say them.
     """
-    plan = plan_of([runs] if isinstance(runs, Path | str) else runs, **told)
+    several = (runs,) if isinstance(runs, Path | str) else tuple(runs)
+    asked = checked(ServeArguments, {"runs": several, **told}, None)
     said = tell or (lambda address, _: print(address, flush=True))
-    run_server(plan, host=host, port=port, workers=workers, tell=said)
+    run_server(plan_of(asked, explore), asked, said)
 
 
-def run_server(
-    plan: ServePlan, *, host: str, port: int, workers: int, tell: Callable[[str, list[ModelAnswer]], None]
-) -> None:
+def run_server(plan: ServePlan, asked: ServeArguments, tell: Callable[[str, list[ModelAnswer]], None]) -> None:
     """Serve until interrupted; `tell` is called with the address once all is loaded and requests are taken."""
     app = build_app(plan)
     uvicorn = optional("uvicorn", "serve")
     options = uvicorn_options(plan.limits)
-    with listen(host, port) as heard:
-        port = heard.getsockname()[1]
-        tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/", app.state.listed())
+    with listen(asked.host, asked.port) as heard:
+        host = f"[{asked.host}]" if ":" in asked.host else asked.host
+        tell(f"http://{host}:{heard.getsockname()[1]}/", app.state.listed())
         with suppress(KeyboardInterrupt):  # which ends a server in good order
-            if workers == 1:
+            if asked.workers == 1:
                 uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[heard])
                 return
             with scratch_folder() as counts:
                 os.environ |= {TOLD: plan.model_dump_json(), COUNTS: str(counts)}
                 own = "unskew.serving.service.server:worker"
-                uvicorn.run(own, factory=True, workers=workers, fd=heard.fileno(), **options)
+                uvicorn.run(own, factory=True, workers=asked.workers, fd=heard.fileno(), **options)
             if plan.log is not None:
                 from unskew.serving.service.impressions import recover
 

@@ -12,15 +12,16 @@ Legend: n ids asked for, D features.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import Protocol
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from unskew.errors import StoreError
-from unskew.types import Array, Columns
+from unskew.types import Array
 
 FORMAT = 1
 """Of keys, rows and heads; the first byte of a head."""
@@ -59,48 +60,38 @@ class StoreHead:
         if content[:1] != bytes([FORMAT]):
             raise StoreError(f"{place}: made by another version of unskew; put the features there anew")
         try:
-            found = json.loads(content[1:])
-            categories = {str(name): tuple(map(str, each)) for name, each in found["categories"].items()}
-            names, until = tuple(map(str, found["names"])), dict(found["until"])
-            return cls(int(found["rows"]), names, categories, str(found["made"]), until)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"{place}: damaged ({error!r}); put the features there anew") from error
+            return TypeAdapter(cls).validate_json(content[1:])
+        except ValueError as error:
+            raise StoreError(f"{place}: damaged, its head cannot be read; put the features there anew") from error
 
 
 @dataclass(frozen=True)
-class StoredItems:
-    """Features of the items that were asked for, in that order."""
+class StoredRows:
+    """Features of what was asked for, items or the documents of a query, in that order."""
 
-    columns: Columns
-    """What they are called, and the values of categories."""
+    head: StoreHead
+    """What the features are."""
     values: Array
-    """[n, D] float32; NaN where there is a gap, and in all of the row of an unknown item."""
+    """[n, D] float32; NaN where there is a gap and all over an unknown item, zeros for a pair never shown."""
     known: Array
-    """[n] bool."""
+    """[n] bool: whether the store has it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the D features."""
+        return self.head.names
 
     def named(self) -> list[dict[str, float | str | None] | None]:
         """Features by name of each item, categories as text, None for a gap; None for an unknown item."""
-        texts = [self.columns.categories.get(name) for name in self.columns.names]
+        texts = [self.head.categories.get(name) for name in self.names]
         found: list[dict[str, float | str | None] | None] = []
         for row, there in zip(self.values.tolist(), self.known, strict=True):
             cells = [
                 None if value != value else value if text is None else text[int(value)]
                 for value, text in zip(row, texts, strict=True)
             ]
-            found.append(dict(zip(self.columns.names, cells, strict=True)) if there else None)
+            found.append(dict(zip(self.names, cells, strict=True)) if there else None)
         return found
-
-
-@dataclass(frozen=True)
-class StoredPairs:
-    """Tracked click features of a query and the documents that were asked for, in that order."""
-
-    names: tuple[str, ...]
-    """Of the features, as `unskew.tracking.features.FEATURES`."""
-    values: Array
-    """[n, D] float32; zeros for a document that the windows do not have."""
-    known: Array
-    """[n] bool: whether a window has it."""
 
 
 def item_key(item: Id) -> bytes:
@@ -125,43 +116,23 @@ def rows_of(values: Array) -> list[bytes]:
     return [whole[at : at + width] for at in range(0, len(whole), width)]
 
 
-def matrix_of(rows: Sequence[bytes | None], head: StoreHead, place: str, gap: float) -> tuple[Array, Array]:
-    """Rows as a matrix [n, D] and which were there [n]; those that were not are filled with `gap`."""
-    width = len(head.names)
-    absent = np.full(width, gap, _FLOAT).tobytes()
-    whole = b"".join([absent if row is None else row for row in rows])
-    if len(whole) != len(rows) * len(absent):
-        raise StoreError(f"{place}: damaged, a row is not of {width} features; put the features there anew")
-    known = np.array([row is not None for row in rows], bool)
-    return np.frombuffer(whole, _FLOAT).reshape(len(rows), width), known
-
-
-class StoredPart(Protocol):
+class StoredPart(ABC):
     """One generation of one part, to look up in."""
 
-    @property
-    def generation(self) -> str:
-        """Its name, new whenever the part is replaced."""
+    generation: str
+    """Its name, new whenever the part is replaced."""
+    head: StoreHead
 
-    @property
-    def head(self) -> StoreHead:
-        """What its rows are."""
-
+    @abstractmethod
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of keys; None for those that are not there."""
 
-
-class Backend(Protocol):
-    """Where parts lie."""
-
-    place: str
-    """Its name for messages, without passwords."""
-
-    def current(self) -> Mapping[str, StoredPart]:
-        """The parts that hold now; all of them were replaced at once, or not at all."""
-
-    def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
-        """Write parts, and make all of them hold in one step."""
-
-    def close(self) -> None:
-        """Let go of files and connections."""
+    def rows(self, keys: Sequence[bytes], place: str, gap: float) -> StoredRows:
+        """The rows of keys as a matrix; those that are not there are filled with `gap`."""
+        found, width = self.get(keys), len(self.head.names)
+        absent = np.full(width, gap, _FLOAT).tobytes()
+        whole = b"".join([absent if row is None else row for row in found])
+        if len(whole) != len(found) * len(absent):
+            raise StoreError(f"{place}: damaged, a row is not of {width} features; put the features there anew")
+        known = np.array([row is not None for row in found], bool)
+        return StoredRows(self.head, np.frombuffer(whole, _FLOAT).reshape(len(found), width), known)

@@ -21,6 +21,7 @@ from typing import Any
 from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
 from unskew.files import locked, read_json, remove, write_json
 from unskew.serving.store.layout import HEAD, Rows, StoredPart, StoreHead
+from unskew.serving.store.store import Store
 from unskew.settings import Config, checked
 
 MANIFEST, ENDING = "features.json", ".lmdb"
@@ -55,7 +56,7 @@ class LmdbManifest(Config):
         return {name: part for name, part in both.items() if part is not None}
 
 
-class LmdbFiles:
+class LmdbFiles(Store):
     """The folder; it need not be there until something is looked up."""
 
     def __init__(self, folder: Path) -> None:
@@ -146,7 +147,7 @@ class LmdbFiles:
 # ---- files ----
 
 
-class _File:
+class _File(StoredPart):
     """An open file; one for all stores of a process, because LMDB opens a file once."""
 
     def __init__(self, path: Path, part: LmdbPart) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from unskew.errors import StoreError, optional
 from unskew.serving.store.layout import HEAD, Rows, StoredPart, StoreHead
+from unskew.serving.store.store import Store
 
 CURRENT = "unskew:current"
 MARK = b"\x01"
@@ -38,7 +39,7 @@ AWAY = 0.5
 """Seconds for which a Redis that did not answer is not asked again, so that requests do not queue up for it."""
 
 
-class RedisKeys:
+class RedisKeys(Store):
     """The address; it is connected to when something is looked up, and again when it was away."""
 
     def __init__(self, address: str) -> None:
@@ -67,7 +68,7 @@ class RedisKeys:
         if known is not None and time.monotonic() - known[0] < FRESH:
             return known[1]
         before, asked = {} if known is None else known[1], time.monotonic()
-        with self._asked():
+        with self.asked():
             named = self._client.hgetall(CURRENT)
             if not named:
                 raise StoreError(
@@ -82,7 +83,7 @@ class RedisKeys:
         return parts
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def asked(self) -> Iterator[None]:
         """Ask Redis, unless it was away a moment ago; later one finds out whether it is back, others go on."""
         if (away := self._away) is not None:
             until, said = away
@@ -100,13 +101,8 @@ class RedisKeys:
             raise
         self._away = None
 
-    def lookup(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
-        """Fields of a generation; an error where it is gone, or not whole."""
-        with self._asked():
-            return self.fetch(key, fields)
-
     def fetch(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
-        """The same, asked whatever was before."""
+        """Fields of a generation; an error where it is gone, or not whole."""
         mark, *found = self._client.hmget(key, [MARK, *fields])
         if mark is None:
             self._known = None
@@ -170,7 +166,7 @@ class RedisKeys:
         self._writer.close()
 
 
-class _Hash:
+class _Hash(StoredPart):
     """One generation of one part."""
 
     def __init__(self, keys: RedisKeys, name: str, generation: str) -> None:
@@ -182,7 +178,8 @@ class _Hash:
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of keys."""
-        return self._keys.lookup(self._key, keys)
+        with self._keys.asked():
+            return self._keys.fetch(self._key, keys)
 
 
 def key_of(part: str, generation: str) -> str:

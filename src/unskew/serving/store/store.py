@@ -2,46 +2,28 @@
 
 A store has two parts, `items` and `clicks`. Each is written under a new name, its generation; then one step makes
 it the one that holds. Who reads takes a `View` for a request: all that it looks up in it is of one generation.
-LMDB and Redis differ in a `Backend`, and in nothing else.
+LMDB and Redis differ in where parts lie, and in nothing else.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from unskew.errors import ConfigError, Option, StoreError, printable
 from unskew.names import NO_NAMES, Names
-from unskew.serving.store.layout import (
-    Backend,
-    Id,
-    StoredItems,
-    StoredPairs,
-    StoredPart,
-    item_key,
-    matrix_of,
-    query_key,
-)
-from unskew.serving.store.lmdb_files import LmdbFiles
-from unskew.serving.store.redis_keys import RedisKeys
-from unskew.types import Columns
+from unskew.serving.store.layout import Id, Rows, StoredPart, StoredRows, StoreHead, item_key, query_key
 
 PARTS = {"items": ("features of items", "--items"), "clicks": ("click features", "--tracked")}
 """What a store may hold, and what puts it there."""
 SCHEMES = ("redis", "rediss", "unix")
 """Of addresses of Redis."""
-
-
-class Version(NamedTuple):
-    """The generation of each part; None for one that was never put."""
-
-    items: str | None
-    clicks: str | None
 
 
 @dataclass(frozen=True)
@@ -52,22 +34,18 @@ class View:
     parts: Mapping[str, StoredPart]
 
     @property
-    def version(self) -> Version:
-        """What it sees."""
-        return Version(*(self.parts[name].generation if name in self.parts else None for name in PARTS))
+    def version(self) -> dict[str, str]:
+        """The generation of each part that it sees."""
+        return {name: part.generation for name, part in self.parts.items()}
 
-    def get_items(self, ids: Sequence[Id]) -> StoredItems:
+    def get_items(self, ids: Sequence[Id]) -> StoredRows:
         """Features of items; unknown ones are marked so."""
-        part = self._part("items")
-        values, known = matrix_of(part.get([item_key(each) for each in ids]), part.head, self.place, np.nan)
-        return StoredItems(Columns(part.head.names, part.head.categories), values, known)
+        return self._part("items").rows([item_key(each) for each in ids], self.place, np.nan)
 
-    def get_clicks(self, query: Id, ids: Sequence[Id]) -> StoredPairs:
+    def get_clicks(self, query: Id, ids: Sequence[Id]) -> StoredRows:
         """Tracked click features of a query's documents; zeros for those never shown."""
-        part, before = self._part("clicks"), query_key(query)
-        keys = [before + item_key(each) for each in ids]
-        values, known = matrix_of(part.get(keys), part.head, self.place, 0.0)
-        return StoredPairs(part.head.names, values, known)
+        before = query_key(query)
+        return self._part("clicks").rows([before + item_key(each) for each in ids], self.place, 0.0)
 
     def about(self) -> dict[str, dict[str, Any]]:
         """What each part holds."""
@@ -86,22 +64,29 @@ class View:
         return self.parts[name]
 
 
-class Store:
+class Store(ABC):
     """Features by id; open one with `open_store`. It may be shared by threads."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    place: str
+    """Where it is, without passwords."""
 
-    @property
-    def place(self) -> str:
-        """Where it is, without passwords."""
-        return self._backend.place
+    @abstractmethod
+    def current(self) -> Mapping[str, StoredPart]:
+        """The parts that hold now; all of them were replaced at once, or not at all."""
+
+    @abstractmethod
+    def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
+        """Write parts, and make all of them hold in one step."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
 
     def view(self) -> View:
         """The store as it is now."""
-        return View(self.place, self._backend.current())
+        return View(self.place, self.current())
 
-    def put(self, *, items: Sequence[Any] = (), tracked: Any = None, names: Names = NO_NAMES) -> Version:
+    def put(self, *, items: Sequence[Any] = (), tracked: Any = None, names: Names = NO_NAMES) -> dict[str, str]:
         """Replace both or one of the parts in one step; who reads sees the old ones or the new ones.
 
         `items` are tables with doc_id, frames or files, as `predict` takes them; `tracked` is a store of
@@ -114,12 +99,8 @@ class Store:
             parts = {name: part for name, part in (("items", of_items), ("clicks", of_clicks)) if part is not None}
             if not parts:
                 raise StoreError(f"{self.place}: nothing to put there; give tables of items, or tracked clicks")
-            self._backend.replace(parts)
+            self.replace(parts)
         return self.view().version
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        self._backend.close()
 
     def __enter__(self) -> Store:
         return self
@@ -134,17 +115,20 @@ def open_store(place: Path | str) -> Store:
     >>> open_store("lmdb:features").place
     'features'
     """
+    from unskew.serving.store.lmdb_files import LmdbFiles
+    from unskew.serving.store.redis_keys import RedisKeys
+
     text = str(place)
     scheme, sign, _ = text.partition("://")
     if sign:
         if scheme not in SCHEMES:
             known = "redis://host:port/db, rediss://, unix://"
             raise StoreError(f"{scheme}:// is no store; give a folder for LMDB, or {known}")
-        return Store(RedisKeys(text))
+        return RedisKeys(text)
     folder = text.removeprefix("lmdb:")
     if not folder.strip():
         raise StoreError(f"{printable(text)!r} names no folder; write it like lmdb:features")
-    return Store(LmdbFiles(Path(folder)))
+    return LmdbFiles(Path(folder))
 
 
 def store(

@@ -1,18 +1,21 @@
-"""`unskew export SOURCE --to quepid` (or workbench): relevance from clicks as the grades that tools read.
+"""What was learned of clicks, as tables: examination by rank with weights of rows, and judgments as grades.
 
-SOURCE is a table (CSV or Parquet) of query_id, doc_id, relevance and standard_error, as `unskew judge` and `unskew
+`--to propensities` is for who trains with LightGBM or XGBoost themselves. OUT is a CSV of position, examination
+(relative to rank 1) and weight (its inverse). With `rows`, a log, OUT is the name of their data file with a row
+for each impression of the log, in its order, and beside it lie the files that both packages look for when they
+read OUT (docs/how_to/export.md): the log of examination, which a score starts from, the weight and the rank of
+each row, and the rows of each page.
+
+`--to quepid` and `--to workbench` write relevance from clicks as the grades that tools read. SOURCE is a table
+(CSV or Parquet) of query_id, doc_id, relevance and standard_error, as `unskew judge` and `unskew
 compare-click-models` write it, or a log (`judged_log`). A column `query`, where there is one, says what was asked,
 else the query goes by its id.
 
-| to          | what is written                                                                                 |
-|-------------|-------------------------------------------------------------------------------------------------|
-| `quepid`    | CSV of query, docid, rating                                                                     |
-| `workbench` | OUT.json: body of `PUT _plugins/_search_relevance/judgments` of OpenSearch; OUT.csv: as above   |
-
-Beside both, OUT.confidence.csv has query, docid, rating, confidence, the relevance with its interval (low, high:
-90 % of cases) and the grades at its ends. Grades are 0 to GRADES - 1, of equal width on relevances 0 to `top`.
-With estimate m and standard error s, the confidence in the grade whose relevances are [a, b) is
-Phi((b - m) / s) - Phi((a - m) / s),  the outer grades open outwards.
+It is a CSV of query, docid and rating, or for the workbench OUT.json, the body of `PUT
+_plugins/_search_relevance/judgments` of OpenSearch. Beside both, OUT.confidence.csv has query, docid, rating,
+confidence, the relevance with its interval (low, high: 90 % of cases) and the grades at its ends. Grades are 0 to
+GRADES - 1, of equal width on relevances 0 to `top`. With estimate m and standard error s, the confidence in the
+grade whose relevances are [a, b) is Phi((b - m) / s) - Phi((a - m) / s), the outer grades open outwards.
 
 What is too thin is left out and counted: no relevance or no standard error, shown less than SHOWN times, or less
 `confidence` than asked for. With confidence 0 all that has a relevance is written.
@@ -34,14 +37,65 @@ import pyarrow.parquet as pq
 from scipy.special import ndtr
 
 from unskew.errors import DataError, Option
+from unskew.examination import Examination
 from unskew.files import refuse_existing, write_json, write_text
 from unskew.logs.reader import StoredLog
 from unskew.names import Names
 from unskew.options.serving import ExportArguments
-from unskew.serving.export.exported import ExportedJudgments
+from unskew.serving.export.exported import ExportedExamination, ExportedJudgments
 from unskew.settings import known, require_columns
 from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity
+
+BESIDE = ("init", "base_margin", "weight", "position", "query", "group", "propensities.csv")
+
+
+def write_propensities(asked: ExportArguments, out: Path) -> ExportedExamination:
+    """Write what a run or a log says of examination, and of each row of a log where asked."""
+    rows, names = asked.rows, Names.of(asked.columns)
+    table = out if rows is None else out.with_name(f"{out.name}.{BESIDE[-1]}")
+    beside = [] if rows is None else [out.with_name(f"{out.name}.{end}") for end in BESIDE]
+    for place in {table, *beside}:
+        refuse_existing(place, force=asked.force)
+    own = names if rows is None or asked.run == rows else Names()
+    found = propensity(asked.run, max_weight=asked.max_weight, columns=own)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    facts: dict[str, Any] = {} if rows is None else _write_rows(found, out, Path(rows), names)
+    write_text(table, found.csv_text())
+    return ExportedExamination(str(table), positions=len(found.weight), found_by=found.found_by, **facts)
+
+
+def _write_rows(found: Examination, out: Path, place: Path, names: Names) -> dict[str, Any]:
+    """Write a line for each row of a log."""
+    log = StoredLog.open(place, names).table([])
+    position, click = (np.asarray(log[name].to_numpy()) for name in ("position", "click"))
+    if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):
+        raise DataError("has ranks below 1, or rows without rank or click", path=place, hint="ingest it first")
+    rank = position.astype(np.int64)
+    sizes = page_sizes(np.asarray(log["page_id"].to_numpy(zero_copy_only=False)), place)
+    start = np.log(found.at(rank))
+    weight = np.where(click > 0, found.weights(rank), 1.0)
+    for end, values in zip(BESIDE, (start, start, weight, rank, sizes, sizes), strict=False):
+        lines = "".join(f"{each:.9g}\n" for each in values.tolist())
+        write_text(out.with_name(f"{out.name}.{end}"), lines)
+    return {"rows": len(rank), "pages": len(sizes), "beside": str(out)}
+
+
+def page_sizes(page: Array, path: Path) -> Array:
+    """Rows of each page, in the order of the log, where pages are in one piece.
+
+    >>> page_sizes(np.array(["a", "a", "b"]), Path("log")).tolist()
+    [2, 1]
+    """
+    starts = np.flatnonzero(np.append(True, page[1:] != page[:-1])) if len(page) else np.zeros(0, np.int64)
+    if len({*page[starts].tolist()}) != len(starts):
+        hint = "sort it by page_id, as your data file has to be"
+        raise DataError("rows of a page are not together", path=path, hint=hint)
+    sizes: Array = np.diff(np.append(starts, len(page)))
+    return sizes
+
+
+# ---- judgments ----
 
 PRIOR = 2.0
 """Readers who are added to those of a pair, and click like the mean."""
