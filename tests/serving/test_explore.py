@@ -336,7 +336,7 @@ def test_a_policy_comes_from_the_settings_of_a_command(tmp_path: Path) -> None:
     [
         ("topone", {}, "Did you mean top_one"),
         ("top_one", {"share": 1.5}, "share=: input should be less than or equal to 1, not 1.5"),
-        ("shuffle", {"temperature": 2.0}, "temperature=: shuffle has none; it is for plackett_luce"),
+        ("shuffle", {"temperature": 2.0}, "temperature=: unknown key. Known: cap, depth, share"),
         ("plackett_luce", {"cap": 7}, "a cap is at most 5 here"),
         ("swaps", {}, "swaps needs swap_plan="),
         ("team_draft", {}, "with against="),

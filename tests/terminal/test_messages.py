@@ -613,7 +613,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "a setting of another policy": (
         ["serve", "run", "--log", "OUT", "--explore", "shuffle", "--temperature", "2"],
         1,
-        ["--temperature: shuffle has none; it is for plackett_luce"],
+        ["--temperature: unknown key. Known: cap, depth, share"],
     ),
     "one model to interleave": (
         ["serve", "run", "--log", "OUT", "--explore", "team_draft", "--against", "new"],

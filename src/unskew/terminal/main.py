@@ -17,34 +17,19 @@ from typer.core import TyperCommand, TyperGroup
 from unskew import __version__
 from unskew.errors import STATUSES, UnskewError, printable
 from unskew.options import VERBS
+from unskew.terminal import logs, runs, serving
 from unskew.terminal.about import catalogue, doctor
-from unskew.terminal.diagnosis import causes, compare_click_models, diagnose, drift, experiment, propensity, report
 from unskew.terminal.flags import FLAGS, MAYBE_JSON, as_flag, flags_of, flat
-from unskew.terminal.logs import (
-    counts,
-    display_times,
-    impute,
-    ingest,
-    judge,
-    simulate,
-    split,
-    track,
-    traffic,
-    twin,
-)
 from unskew.terminal.output import warn
-from unskew.terminal.runs import importance, learn, measure, predict, ship
-from unskew.terminal.serving import export, serve, store
-from unskew.terminal.studies import compare, demo, plan, reproduce
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Begin here": (ingest, diagnose, learn, measure),
-    "Decide and watch": (ship, drift, experiment, plan),
-    "Use a run": (predict, serve, store, export, importance),
-    "Look closer": (propensity, compare_click_models, causes, report),
-    "Track clicks and judge": (display_times, track, judge, impute),
-    "Make and cut logs": (split, counts, simulate, twin, traffic),
-    "Studies": (demo, compare, reproduce),
+    "Begin here": (logs.ingest, logs.diagnose, runs.learn, runs.measure),
+    "Decide and watch": (runs.ship, logs.drift, logs.experiment, runs.plan),
+    "Use a run": (runs.predict, serving.serve, serving.store, serving.export, runs.importance),
+    "Look closer": (logs.propensity, logs.compare_click_models, logs.causes, logs.report),
+    "Track clicks and judge": (logs.display_times, logs.track, logs.judge, logs.impute),
+    "Make and cut logs": (logs.split, logs.counts, logs.simulate, logs.twin, logs.traffic),
+    "Studies": (runs.demo, runs.compare, runs.reproduce),
     "About": (catalogue, doctor),
 }
 """The commands as the help lists them: first the four that a newcomer needs."""

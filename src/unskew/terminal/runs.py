@@ -1,16 +1,34 @@
-"""The commands about a run: learn, measure, ship, importance, predict."""
+"""The commands that learn, once or many times over, and that use what was learned."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unskew.errors import RunError
 from unskew.options import runs as options
-from unskew.terminal.flags import CsvFile, Json, Quiet
-from unskew.terminal.output import messages, show_facts, show_result, show_rows, tell, typed
+from unskew.terminal.flags import CsvFile, Force, Json, PageFile, Quiet
+from unskew.terminal.output import (
+    messages,
+    show_facts,
+    show_json,
+    show_result,
+    show_rows,
+    show_written,
+    tell,
+    typed,
+)
+
+if TYPE_CHECKING:
+    from unskew.pages.console import Tell
+    from unskew.pages.page import Page
+    from unskew_reproductions.recipe import Recipe
 
 
 def learn(asked: options.LearnArguments, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -84,3 +102,110 @@ def importance(asked: options.ImportanceArguments, csv: CsvFile = None, as_json:
     found = importance(**asked.given())
     by = f", by {found.measured}" if found.measured else ""
     show_rows(found, csv, as_json, f"{len(found.names)} features{by}")
+
+
+def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Show the difference, and say how to serve the result."""
+    from unskew.studies.demo import demo, serving_lines
+
+    try:
+        done = demo(**asked.given(), console=messages(quiet=quiet))
+    except KeyboardInterrupt:
+        tell("Interrupted; nothing was written.")
+        raise typer.Exit(130) from None
+    _show((done.page, asked.out, "results.json", done.numbers), quiet, as_json)
+    for line in () if quiet else serving_lines(asked.out):
+        tell(line)
+
+
+def plan(asked: options.PlanArguments, out: PageFile = None, force: Force = False, as_json: Json = False) -> None:
+    """Print what was tried, and write its page."""
+    from unskew.pages.page_files import page_place
+    from unskew.studies.plan import plan, plan_page
+
+    place = page_place(out, force=force)
+    found = plan(**asked.given())
+    page = plan_page(found, f"Tried on a twin fitted to {asked.log}; no real user was involved.", typed())
+    show_written(found, as_json, page, place)
+
+
+def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Show the cells as they end, then the comparison."""
+    from unskew.studies.compare.compare import compare
+    from unskew.studies.compare.report import comparison_page
+
+    def run(tell: Tell | None) -> Done:
+        result = compare(**asked.given(), tell=tell)
+        verdicts, cells = result.verdicts(), result.records()
+        found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": cells}
+        return comparison_page(result), result.out, "results.parquet", found
+
+    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
+
+
+def reproduce(
+    asked: options.ReproduceArguments,
+    list_all: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Show the cells as they end, then the paper's numbers beside ours."""
+    try:
+        from unskew_reproductions import recipes, reproduce
+    except ModuleNotFoundError as error:
+        raise RunError(
+            "recipes come with a clone of the project, not with the wheel; there run: pip install ./reproductions"
+        ) from error
+
+    if asked.name is None or list_all:
+        _list_recipes(recipes(), as_json)
+        return
+    size = {name: each for name in ("queries", "features") if (each := getattr(asked, name)) is not None}
+
+    def run(tell: Tell | None) -> Done:
+        result = reproduce(**asked.given("queries", "features"), size=size, tell=tell)
+        claims = [{"claim": each.text, **asdict(each)} for each in result.judged]
+        found = {"out": result.out, "lead": result.page.lead, "numbers": result.records, "claims": claims}
+        return result.page, result.out, "numbers.parquet", found
+
+    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
+
+
+def _list_recipes(recipes: Mapping[str, Recipe], as_json: bool) -> None:
+    told = {
+        name: {"title": recipe.title, "reference": recipe.reference, "says": recipe.says}
+        for name, recipe in recipes.items()
+    }
+    if as_json:
+        show_json(told)
+        return
+    for name, recipe in told.items():
+        print(f"{name:<24}{recipe['title']}")
+
+
+Done = tuple["Page", Path, str, Mapping[str, object]]
+"""What a study came to: its page, its folder, the file of all numbers, and the same for JSON."""
+
+
+def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
+    """Run a study with a bar over its cells, and show it; it fails where a cell did."""
+    from unskew.pages.console import grid_bar
+
+    try:
+        with grid_bar(messages(quiet=quiet)) as told:
+            page, out, numbers, found = run(told)
+    except KeyboardInterrupt:
+        again = "without --force to go on" if force else "again to go on"
+        tell(f"Interrupted. What is done is kept: run the same command {again}.")
+        raise typer.Exit(130) from None
+    _show((page, out, numbers, {**found, "failed": page.failed}), quiet, as_json)
+    if page.failed:
+        raise typer.Exit(1)
+
+
+def _show(done: Done, quiet: bool, as_json: bool) -> None:
+    """A study as its page or as JSON, and where it lies."""
+    page, out, numbers, found = done
+    show_result(found, as_json, lambda _: page)
+    if not quiet:
+        tell(f"Open {out / 'report.html'}; all numbers are in {out / numbers}.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from unskew.measuring.experiments.effects import Experiment
+from unskew.pages.details import record_table
 from unskew.pages.figures import gains_figure
 from unskew.pages.numbers import number, span
 from unskew.pages.page import Figure, Page, Section, Table
@@ -53,17 +56,8 @@ def _effects(found: Experiment, interleaved: bool) -> Table:
 
 def _arms(found: Experiment, interleaved: bool) -> Table:
     """A row for each policy."""
-    rows = [
-        {
-            "policy": each.name,
-            found.cluster: f"{each.clusters:,}",
-            "pages": f"{each.pages:,}",
-            "share of clicks" if interleaved else found.metric: f"{each.mean:.4g}",
-            "95 %": span(each.interval, "+.4g"),
-        }
-        for each in found.arms
-    ]
-    return Table.of(rows).without_empty(but=4)
+    legend = f"Clusters are values of {found.cluster}, the mean is of {'clicks' if interleaved else found.metric}."
+    return record_table([asdict(each) for each in found.arms], "", legend)
 
 
 def _dealt(found: Experiment, interleaved: bool) -> str:

@@ -47,8 +47,6 @@ POLICIES: dict[str, type[Policy]] = {
 """Every policy by its name."""
 SHARE: Mapping[str, float] = {"top_one": 0.05, "shuffle": 0.05, "plackett_luce": 0.05}
 """Share of the traffic that takes part unless given; a swap plan and an experiment say it themselves."""
-OWN: Mapping[str, str] = {"temperature": "plackett_luce", "swap_plan": "swaps", "against": "team_draft"}
-"""Settings that one policy alone has."""
 
 
 class ExploreSettings(Config):
@@ -72,19 +70,15 @@ class ExploreSettings(Config):
     def build(self, served: str | None = None) -> Policy:
         """The policy; `served` is what the log calls the model that is shown otherwise."""
         policy = POLICIES[known("explore", self.policy, POLICIES)]
-        given = self.model_dump(exclude={"policy"}, exclude_none=True)
-        for setting, owner in OWN.items():
-            if setting in given and owner != self.policy:
-                raise ConfigError(f"{self.policy} has none; it is for {owner}", argument=setting)
-        given = {"share": SHARE.get(self.policy, 1.0)} | given
-        plan, against = given.pop("swap_plan", None), given.pop("against", None)
+        share = SHARE.get(self.policy, 1.0)
+        given = {"share": share} | self.model_dump(exclude={"policy"}, exclude_none=True)
         if policy is SwapRanks:
-            if plan is None:
+            if (plan := given.pop("swap_plan", None)) is None:
                 told = ", the file that `unskew diagnose LOG --json FILE` writes"
                 raise ConfigError(("swaps needs ", Option("swap_plan"), told))
             given |= SwapRanks.plan_of(plan, depth=self.depth)
         if policy is TeamDraft:
-            if against is None:
+            if (against := given.pop("against", None)) is None:
                 told = "team_draft interleaves two models: name the other one with "
                 raise ConfigError((told, Option("against")))
             if against == served:

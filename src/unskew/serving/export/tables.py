@@ -44,6 +44,7 @@ from unskew.names import Names
 from unskew.options.serving import ExportArguments
 from unskew.serving.export.exported import ExportedExamination, ExportedJudgments
 from unskew.settings import known, require_columns
+from unskew.tables.frames import read_table
 from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity
 
@@ -146,7 +147,6 @@ SHOWN = 5
 """Impressions below which a pair is too thin, where the table counts them."""
 QUANTILE, SIDES = 95, 1.6449
 """Percentile of the relevance where grades end; standard errors to both sides of an interval."""
-READERS = {".csv": pacsv.read_csv, ".parquet": pq.read_table}
 WANTED = ("query_id", "doc_id", "relevance", "standard_error")
 COUNTS = ("displays", "impressions")
 Grades = dict[str, list[Any]]
@@ -178,7 +178,7 @@ def confidence(relevance: Array, error: Array, top: float = 1.0) -> Array:
 
 def has_judgments(path: Path) -> bool:
     """Whether a table has judgments; else it is taken for a log."""
-    if path.suffix not in READERS or not path.is_file():
+    if path.suffix not in (".csv", ".parquet") or not path.is_file():
         return False
     try:
         if path.suffix == ".parquet":
@@ -193,10 +193,7 @@ def read_judgments(path: Path, names: Names) -> pa.Table:
     """The table of judgments, of a file or made of a log."""
     if not has_judgments(path):
         return judged_log(path, names)
-    try:
-        table: pa.Table = READERS[path.suffix](path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"cannot be read: {error}", path=path) from error
+    table: pa.Table = read_table(path)
     require_columns(WANTED, table.column_names, path=path)
     return table
 
