@@ -27,8 +27,8 @@ from common import machine, spread
 import unskew
 from unskew.learning.methods import BAL, FBBAL, IPW, PBBAL, Additive
 from unskew.measuring import measure_ranking
-from unskew.measuring.frequency import METRICS, measure_by_frequency, new_positions
 from unskew.types import Lists, ListTexts
+from unskew_reproductions.pages import METRICS, measure_by_frequency, new_positions
 
 FACTORS = ("serp_media_type", "serp_height", "serp_max_show_height")
 METHODS = ("naive", "dla", "ipw", "regression_em", "pair_debias", "additive", "bal", "pb_bal", "fb_bal")

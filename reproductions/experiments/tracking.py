@@ -20,10 +20,9 @@ import unskew
 from unskew.errors import DataError
 from unskew.simulation.search_engine import SCREEN
 from unskew.tables.engine.engine import connect
-from unskew.tracking.display_times import DisplayTimes
+from unskew.tracking.display_times import DisplayTimes, add_examination, learn_examination
 from unskew.tracking.estimators import TrustCurves, estimate
 from unskew.tracking.judgments import batch_of
-from unskew.tracking.log_examination import add_examination, learn_examination
 from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import open_tracking, writing
 from unskew.tracking.track import deliver

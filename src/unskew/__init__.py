@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from unskew.terminal.catalogue import catalogue as catalogue
     from unskew.terminal.doctor import doctor as doctor
     from unskew.tracking.display_times import DisplayTimes as DisplayTimes
+    from unskew.tracking.display_times import display_times as display_times
     from unskew.tracking.features import with_tracked as with_tracked
     from unskew.tracking.judgments import judge as judge
-    from unskew.tracking.log_examination import display_times as display_times
     from unskew.tracking.track import track as track
     from unskew.tracking.windows import Lookup as Lookup
     from unskew.types import ClickBatch as ClickBatch

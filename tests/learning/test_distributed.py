@@ -22,7 +22,7 @@ from torch import Tensor
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.learning.fitting.distributed import RowGroup, row_parts
+from unskew.learning.fitting.distributed import RowGroup
 from unskew.learning.fitting.loop import Progress
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
@@ -104,19 +104,6 @@ def test_the_parts_of_an_epoch_are_its_rows(log: Log) -> None:
     assert all(part.size == 4 for part in parts)  # 10 rows in three parts, rounded up
     assert torch.equal(parts[1].at(0).clicks, parts[1].at(0).clicks)
     assert len(parts[0].at(0).where) == 4
-
-
-def test_parts_take_turns_by_their_share(log: Log) -> None:
-    parts = row_parts(Batches(reduce_log(log), size=8), 2)
-    parts.shares = [0.25, 0.75]
-    seen: list[int] = []
-    for part in parts.own:
-        source, worker = part.draws, part.worker
-        original = source.at
-        source.at = lambda step, w=worker, f=original: (seen.append(w), f(step))[1]  # type: ignore[method-assign]
-    for step in range(100):
-        parts.at(step)
-    assert np.mean(seen) == pytest.approx(0.75, abs=0.03)
 
 
 def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None:

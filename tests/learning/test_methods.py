@@ -99,7 +99,6 @@ VARIANTS: dict[str, MethodConfig] = {
     "additive-tower": Additive(bias="tower"),
     "additive-as_is": Additive(centred=False),
     "additive-softmax-tower": Additive(loss="softmax", bias="tower"),
-    "mixem-clicked": MixEM(clickless=False),
     "mixem-sharp": MixEM(temperature=0.3),
     "affine-sigmoid": Affine(relevance="sigmoid"),
     "affine-softmax": Affine(relevance="softmax"),

@@ -14,7 +14,7 @@ from scipy import stats
 import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.experiments.effects import Sums, Ways, effect, page_share_mismatch, share_mismatch
-from unskew.measuring.experiments.interleaving import page_wins, sign_test, team_draft
+from unskew.measuring.experiments.interleaving import sign_test, team_draft
 from unskew.measuring.experiments.sequential import (
     always_valid_p,
     sequence_radius,
@@ -179,11 +179,9 @@ def test_the_p_value_is_the_level_at_which_the_sequence_leaves_zero() -> None:
 def test_sample_sizes() -> None:
     assert units_needed(1.0, 0.1) == math.ceil((1.959964 + 0.841621) ** 2 * 100)
     longer = sequential_units_needed(1.0, 0.1)
-    assert longer is not None
     assert 785 < longer < 4 * 785
     radius = sequence_radius(longer)
     assert radius + 0.841621 / math.sqrt(longer) == pytest.approx(0.1, rel=1e-3)
-    assert units_needed(1.0, 0.0) is None
 
 
 # ---- interleaving ----
@@ -220,9 +218,7 @@ def test_identical_rankers_are_even_and_a_better_one_wins() -> None:
     assert worse.effects[0].difference == pytest.approx(-better.effects[0].difference)
 
 
-def test_pages_won_and_the_sign_test_by_hand() -> None:
-    team, click = np.array([0, 1, 0, 1, 0, 1, 9]), np.array([1, 0, 0, 1, 1, 1, 1])
-    assert page_wins(team, click, np.array([0, 0, 1, 1, 2, 2, 2]), pages=4).tolist() == [0.0, 1.0, 0.5, 0.5]
+def test_the_sign_test_by_hand() -> None:
     told = sign_test(np.array([2, 1, 1, 1, 1, 1, -1, 0]))
     assert told.p == pytest.approx(stats.binomtest(6, 7).pvalue)
     assert (told.second, told.first, told.even) == (6, 1, 1)

@@ -19,8 +19,14 @@ from unskew.simulation import Traffic
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
-from unskew.tracking.display_times import DisplayTimeModel, DisplayTimes, load_examination
-from unskew.tracking.log_examination import add_examination, examination_curves, learn_examination
+from unskew.tracking.display_times import (
+    DisplayTimeModel,
+    DisplayTimes,
+    add_examination,
+    examination_curves,
+    learn_examination,
+    load_examination,
+)
 from unskew.tracking.traces import FEATURES, TRACE, behaviour_features, with_traces
 from unskew.tracking.track import track
 from unskew.tracking.windows import Lookup

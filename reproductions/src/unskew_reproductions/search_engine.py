@@ -26,8 +26,8 @@ from unskew.simulation import Traffic, TrustBias
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.simulated import read_data
+from unskew.tracking.display_times import display_times
 from unskew.tracking.features import FEATURES, with_tracked
-from unskew.tracking.log_examination import display_times
 from unskew.tracking.track import track
 from unskew.types import Array, Columns, Lists, Log
 from unskew.workflows.runs.learn import learn

@@ -2,7 +2,6 @@
 
 from unskew.measuring.clicks import auc_metric as auc_metric
 from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikelihood_metric
-from unskew.measuring.clicks import interaction_metric as interaction_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
 from unskew.measuring.cmip import Cmip as Cmip

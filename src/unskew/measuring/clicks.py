@@ -1,4 +1,4 @@
-"""How well a model predicts clicks: log-likelihood, perplexity, AUC; what factorises.
+"""How well a model predicts clicks: log-likelihood, perplexity, AUC.
 
 Every function takes counts, so a reduced log gives the same number as the pages it came from: an entry was
 clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work as they are). Arrays may have
@@ -7,19 +7,20 @@ any shape as long as it is the same; an entry with 0 impressions is padding and 
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import DataError
 from unskew.types import Array
+
+EPS = 1e-6
+"""How near predictions come to 0 and 1."""
 
 
 def click_loglikelihood_metric(
-    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None, eps: float = 1e-6
+    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None
 ) -> float:
-    """sum(c log p + (n - c) log(1 - p)) / sum(n), natural logarithm, p clamped to [eps, 1 - eps].
+    """sum(c log p + (n - c) log(1 - p)) / sum(n), natural logarithm, p clamped to [EPS, 1 - EPS].
 
     0 is a perfect prediction; NaN where nothing was shown.
 
@@ -27,12 +28,12 @@ def click_loglikelihood_metric(
     -0.458145
     """
     p, c, n, _ = _counts(probabilities, clicks, impressions)
-    total = _loglikelihood(p, c, n, eps).sum()
+    total = _loglikelihood(p, c, n).sum()
     return float(total / n.sum()) if n.sum() > 0 else float("nan")
 
 
 def perplexity_metric(
-    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None, eps: float = 1e-6
+    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None
 ) -> float:
     """2^(-mean over impressions of log2 P(what happened)): 1 is perfect, 2 is a coin.
 
@@ -42,16 +43,11 @@ def perplexity_metric(
     >>> round(perplexity_metric([0.5, 0.2], [1, 0]), 6)
     1.581139
     """
-    return float(np.exp(-click_loglikelihood_metric(probabilities, clicks, impressions=impressions, eps=eps)))
+    return float(np.exp(-click_loglikelihood_metric(probabilities, clicks, impressions=impressions)))
 
 
 def perplexity_by_rank_metric(
-    probabilities: ArrayLike,
-    clicks: ArrayLike,
-    *,
-    positions: ArrayLike,
-    impressions: ArrayLike | None = None,
-    eps: float = 1e-6,
+    probabilities: ArrayLike, clicks: ArrayLike, *, positions: ArrayLike, impressions: ArrayLike | None = None
 ) -> Array:
     """Perplexity of the impressions at each rank, [K]: entry k - 1 is rank k, NaN where nothing was shown.
 
@@ -67,7 +63,7 @@ def perplexity_by_rank_metric(
     rank = given.ravel()[shown].astype(np.int64)
     if np.any(rank < 1):
         raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
-    total = np.bincount(rank, weights=_loglikelihood(p, c, n, eps))[1:]
+    total = np.bincount(rank, weights=_loglikelihood(p, c, n))[1:]
     times = np.bincount(rank, weights=n)[1:]
     mean = np.divide(total, times, out=np.full(len(times), np.nan), where=times > 0)
     perplexity: Array = np.exp(-mean)
@@ -90,26 +86,6 @@ def auc_metric(scores: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike |
     return float(np.sum(clicked * (below + unclicked / 2)) / pairs) if pairs > 0 else float("nan")
 
 
-def interaction_metric(rates: ArrayLike, *, link: Literal["log", "logit"] = "log") -> float:
-    """How far click rates [relevance, rank] are from P = R(relevance) E(rank): 0 where they factorise.
-
-    The largest deviation of log P from the sum of its row and column means; 0.1 is a rate 10 % off. Under
-    `link = "logit"` the same of the odds, which additive two-tower models multiply.
-
-    >>> round(interaction_metric([[0.4, 0.2], [0.2, 0.1]]), 6)
-    0.0
-    >>> round(interaction_metric([[0.4, 0.4], [0.4, 0.1]]), 4)  # log(4) / 4
-    0.3466
-    """
-    p = np.asarray(rates, np.float64)
-    top = np.inf if link == "log" else 1.0
-    if p.ndim != 2 or not p.size or not ((p > 0) & (p < top)).all():
-        raise DataError("rates must be a matrix [relevance, rank] above 0 and, for odds, below 1")
-    z = np.log(p) - (np.log1p(-p) if link == "logit" else 0.0)
-    rest = z - z.mean(0) - z.mean(1, keepdims=True) + z.mean()
-    return float(np.abs(rest).max())
-
-
 def _counts(
     values: ArrayLike, clicks: ArrayLike, impressions: ArrayLike | None, *, what: str = "probability"
 ) -> tuple[Array, Array, Array, Array]:
@@ -129,9 +105,7 @@ def _counts(
     return p, c, n, shown
 
 
-def _loglikelihood(p: Array, c: Array, n: Array, eps: float) -> Array:
-    if not 0 < eps < 0.5:
-        raise ConfigError("must lie between 0 and 0.5", argument="eps", value=eps)
-    p = np.clip(p, eps, 1 - eps)
+def _loglikelihood(p: Array, c: Array, n: Array) -> Array:
+    p = np.clip(p, EPS, 1 - EPS)
     likelihood: Array = c * np.log(p) + (n - c) * np.log1p(-p)
     return likelihood

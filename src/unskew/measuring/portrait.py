@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unskew.logs.counts.reduction import reduce_log
 from unskew.results import Result
 from unskew.types import Array, Log
 
@@ -76,7 +77,7 @@ def portrait(log: Log) -> Portrait:
         pages=len(log),
         queries=len(np.unique(log.query)),
         rate=tuple(c / n if n else None for c, n in zip(clicked.tolist(), shown.tolist(), strict=True)),
-        interval=tuple(_interval(int(c), int(n)) for c, n in zip(clicked, shown, strict=True)),
+        interval=tuple(wilson(int(c), int(n)) if n else None for c, n in zip(clicked, shown, strict=True)),
         clicks=_shares(np.minimum(per_page, MOST_CLICKS), MOST_CLICKS + 1),
         first=_shares(first - 1, ranks + 1)[:ranks],
         head=tuple(float(asked[: max(1, round(share * len(asked)))].sum() / asked.sum()) for share in HEADS),
@@ -97,14 +98,12 @@ def off(log: Portrait, twin: Portrait, errors: float = 3.0) -> list[int]:
     return found
 
 
-def _interval(clicks: int, shown: int) -> tuple[float, float] | None:
-    """Wilson's interval of a rate."""
-    if not shown:
-        return None
-    z2 = WIDTH**2
-    middle = (clicks + z2 / 2) / (shown + z2)
-    half = WIDTH / (shown + z2) * np.sqrt(clicks * (shown - clicks) / shown + z2 / 4)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+def wilson(clicks: int, shown: int) -> tuple[float, float]:
+    """Wilson's interval of a rate, 95 %."""
+    from scipy.stats import binomtest
+
+    found = binomtest(clicks, shown).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _shares(values: Array, size: int) -> tuple[float, ...]:
@@ -115,18 +114,10 @@ def _shares(values: Array, size: int) -> tuple[float, ...]:
 
 def _changing(log: Log) -> float | None:
     """Share of the queries asked more than once that were shown in several orders; shuffled pages aside."""
-    page = np.repeat(np.arange(len(log)), log.sizes)
-    mixed = (log.row.astype(np.uint64) * np.uint64(2654435761) + np.uint64(7)) * log.position.astype(np.uint64)
-    order = np.zeros(len(log), np.uint64)
-    np.bitwise_xor.at(order, page, mixed ^ (mixed >> np.uint64(13)))
-    usual = np.ones(len(log), bool)
     if log.randomized is not None:
-        usual = np.bincount(page, log.randomized, minlength=len(log)) == 0
-    query, order = log.query[usual], order[usual]
-    if not len(query):
+        page = np.repeat(np.arange(len(log)), log.sizes)
+        log = log.take(np.bincount(page, log.randomized, minlength=len(log)) == 0)
+    if not len(log.row):
         return None
-    times = np.bincount(query)
-    pairs = np.unique(np.stack([query.astype(np.uint64), order]), axis=1)
-    orders = np.bincount(pairs[0].astype(np.int64), minlength=len(times))
-    again = times > 1
+    orders, again = np.bincount(reduce_log(log).query), np.bincount(log.query) > 1
     return float((orders[again] > 1).mean()) if again.any() else None

@@ -59,7 +59,7 @@ def display_times(asked: options.DisplayTimesArguments, as_json: Json = False) -
     """Print the page of the model, and write it beside it."""
     from unskew.pages.documents.examination import examination_page
     from unskew.pages.origins import log_origin
-    from unskew.tracking.log_examination import display_times
+    from unskew.tracking.display_times import display_times
 
     found = display_times(**asked.given())
     show_written(found, as_json, examination_page(found, log_origin(asked.log), typed()), asked.out)

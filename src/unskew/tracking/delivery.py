@@ -1,19 +1,7 @@
 """One delivery of impressions, page by page: which pages count, their rows once each, and the sums of them.
 
 The page is what is counted: it belongs to the hour of its earliest row, and counts once. What is wrong with a
-delivery has a rule each, and is counted:
-
-    no_time, no_id, bad_click, bad_position, two_queries      the page does not count ("broken")
-    future      the page is from after `until`: does not count now, and may be delivered again
-    too_old     no window reaches back to its hour any more: does not count
-    repeated    the page was counted in an earlier run: counts once
-    split       further ranks of a page that was counted in an earlier run, in the same hour or one beside it: the
-                page stays as it was first delivered
-    late        hours that were counted already get another page: counts
-    clock_back  a row is earlier than the row of the page's first rank: the page counts in its earliest hour
-
-Rows: a rank that a page says twice counts once, clicked if one of them is; display and dwell times that are
-missing or negative are left out of the sums of times, and the row counts.
+delivery has a rule and a count each: docs/how_to/tracking.md.
 
 Every sum is of whole numbers, times in milliseconds and examination in thousandths, so that it does not depend on
 the order in which rows, hours and runs are added, on either engine: a window of merged hours equals the same

@@ -32,8 +32,7 @@ from unskew.tracking.delivery import (
     page_table,
     with_reasons,
 )
-from unskew.tracking.display_times import load_examination
-from unskew.tracking.log_examination import add_examination
+from unskew.tracking.display_times import add_examination, load_examination
 from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, writing
 from unskew.tracking.windows import LONGEST, due, publish_window
 

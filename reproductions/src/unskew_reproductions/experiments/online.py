@@ -32,7 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from unskew.errors import ConfigError
-from unskew.measuring.experiments.interleaving import page_wins, team_draft
+from unskew.measuring.experiments.interleaving import team_draft
 from unskew.settings import Config
 from unskew.types import Array
 from unskew_reproductions.experiments.visitors import Visitors
@@ -108,7 +108,7 @@ class DuelingBandit(OnlineLearner):
         """A step towards the changed ranker where it won."""
         assert page.team is not None
         assert page.direction is not None
-        won = page_wins(page.team, clicks, np.zeros(len(clicks), np.int64), pages=1)[0] == 1
+        won = (clicks[page.team == 1] > 0).sum() > (clicks[page.team == 0] > 0).sum()
         return np.asarray(weights + self.rate * page.direction if won else weights)
 
 

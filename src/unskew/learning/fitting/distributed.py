@@ -17,7 +17,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,7 @@ from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.networks import penalty_of
 from unskew.logs.counts.batches import Batches
-from unskew.tables.lists.inputs import Vectors
-from unskew.types import ClickBatch
 
 # ---- processes ----
 
@@ -127,24 +124,9 @@ class Parts:
 
     def __init__(self, shares: Sequence[float], draws: Callable[[int], Draws], device: torch.device) -> None:
         rank, size = world()
-        self.shares, self.device = list(shares), device
-        self.each = len(self.shares) // size  # parts of a process
-        mine = range(rank * self.each, (rank + 1) * self.each)
-        self.own = [Part(worker, self.shares[worker], draws(worker)) for worker in mine]
-
-    def at(self, step: int) -> ClickBatch:
-        """A batch of one part, the same in every process: parts take turns in proportion to their share."""
-        point, worker = (step * 0.6180339887498949) % 1.0, 0
-        while point >= self.shares[worker] and worker < len(self.shares) - 1:
-            point, worker = point - self.shares[worker], worker + 1
-        owner, (rank, size) = worker // self.each, world()
-        batch = self.own[worker - rank * self.each].draws.at(step) if owner == rank else None
-        if size > 1:
-            found = [None if batch is None else moved(batch, torch.device("cpu"))]
-            dist.broadcast_object_list(found, owner)
-            batch = found[0]
-        assert batch is not None
-        return moved(batch, self.device)
+        each, self.device = len(shares) // size, device  # parts of a process
+        mine = range(rank * each, (rank + 1) * each)
+        self.own = [Part(worker, shares[worker], draws(worker)) for worker in mine]
 
 
 def row_parts(whole: Batches, workers: int) -> Parts:
@@ -152,31 +134,7 @@ def row_parts(whole: Batches, workers: int) -> Parts:
     return Parts([1 / workers] * workers, lambda worker: RowGroup(whole, worker, workers), whole.device)
 
 
-def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
-    """The batch on a device, with the documents that it shows."""
-    held = {each.name: getattr(batch, each.name) for each in fields(batch)}
-    own = {name: value.to(device) for name, value in held.items() if isinstance(value, Tensor)}
-    own["rows"] = torch.arange(len(batch.rows), device=device)
-    serp = {name: value.to(device) for name, value in batch.serp.items()}
-    return replace(batch, input=Vectors(batch.documents.to(device)), serp=serp, **own)
-
-
 # ---- training ----
-
-
-class Together(nn.Module):
-    """Ranker and method as one module, from a batch to its loss."""
-
-    def __init__(self, ranker: nn.Module, method: MethodModule) -> None:
-        super().__init__()
-        self.ranker, self.method = ranker, method
-
-    def forward(self, batch: ClickBatch) -> Tensor:
-        """The loss; it has a gradient whatever the batch, for the processes wait for each other's."""
-        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch) + penalty_of(self.ranker)
-        if not loss.requires_grad:
-            loss = loss + 0.0 * next(self.ranker.parameters()).sum()
-        return loss
 
 
 class Parallel(Trainer):
@@ -188,7 +146,8 @@ class Parallel(Trainer):
         super().__init__(ranker, method, config, identity)
         rank, self.processes = world()
         self.leads = rank == 0
-        self.learner: nn.Module = Together(ranker, method)
+        self.together.always = True
+        self.learner: nn.Module = self.together
         if self.processes > 1:
             # buffers are brought together in `step`; some methods leave parameters out of some steps
             known = inspect.signature(DistributedDataParallel).parameters

@@ -68,6 +68,32 @@ Validate = Callable[[nn.Module, MethodModule], float]
 Report = Callable[[Progress], None]
 
 
+class Together(nn.Module):
+    """Ranker and method as one module, from a batch to its loss."""
+
+    def __init__(self, ranker: nn.Module, method: MethodModule) -> None:
+        super().__init__()
+        self.ranker, self.method = ranker, method
+        self.side_alone = False
+        """Whether the second network of a tower learns alone; the ranker stays as it is."""
+        self.always = False
+        """Whether the loss has a gradient whatever the batch, as processes wait for each other's."""
+
+    def forward(self, batch: ClickBatch) -> Tensor:
+        """The loss, with the penalty of a second network."""
+        if self.side_alone:
+            assert isinstance(self.ranker, WithSide)
+            with torch.no_grad():
+                outputs = self.ranker.eval().ranker(batch.documents)
+            relevance = batch.pad(self.ranker.join(outputs, batch.documents))
+            loss = self.method.side_loss(relevance, batch) + penalty_of(self.ranker)
+        else:
+            loss = self.method(batch.pad(self.ranker(batch.documents)), batch) + penalty_of(self.ranker)
+        if self.always and not loss.requires_grad:
+            loss = loss + 0.0 * next(self.ranker.parameters()).sum()
+        return loss
+
+
 class Trainer:
     """A ranker, a method, and the state that training carries from step to step."""
 
@@ -80,6 +106,7 @@ class Trainer:
         """`identity` names what else a checkpoint belongs to (method, data); a resumed run must have the same."""
         self.ranker, self.method, self.config, self.identity = ranker, method, config, identity or {}
         self.modules = nn.ModuleDict({"ranker": ranker, "method": method})
+        self.together = Together(ranker, method)
         self.device = next(ranker.parameters()).device
         self.threads = config.threads
         self.fit = Fit()
@@ -101,13 +128,16 @@ class Trainer:
 
     def run(
         self,
-        batches: Draws,
+        batches: Any,
         *,
         validate: Validate | None = None,
         report: Report | None = None,
         checkpoints: Path | None = None,
     ) -> Fit:
-        """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
+        """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after.
+
+        `batches` is what a step draws from: `Draws`, or the `Parts` of several.
+        """
         if self.fit.status == "running":
             with torch.random.fork_rng(), runtime.threads(self.threads), self.interrupts() as interrupted:
                 while self.fit.status == "running":
@@ -130,7 +160,7 @@ class Trainer:
         """Whether Ctrl-C was pressed, to be asked after each step."""
         return runtime.deferred_interrupt()
 
-    def _advance(self, batches: Draws, validate: Validate | None, report: Report | None) -> None:
+    def _advance(self, batches: Any, validate: Validate | None, report: Report | None) -> None:
         """One step and, where due, a validation and a report."""
         config, fit, window = self.config, self.fit, self._window
         began = time.perf_counter()
@@ -165,7 +195,7 @@ class Trainer:
             batch.documents.requires_grad_(True)
         if not (self.ranker.training and self.method.training):
             self.modules.train()
-        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch) + penalty_of(self.ranker)
+        loss: Tensor = self.together(batch)
         self.update(loss, step)
         return loss.detach(), len(batch.documents)
 
@@ -304,40 +334,24 @@ class Trainer:
         return plain
 
 
-class SideTrainer(Trainer):
-    """Trains the second network of a tower alone, as the run trains; the ranker stays as it is."""
-
-    ranker: WithSide
-
-    def __init__(self, tower: WithSide, method: MethodModule, config: Training, fit: Fit) -> None:
-        """Goes on from the weights of a finished training, for as many steps as that had."""
-        super().__init__(tower, method, config.model_copy(update={"steps": max(fit.step, 1)}))
-        self.optimizer = make_optimizer(config, [(list(tower.side.parameters()), config.learning_rate, 0.0)])
-        self.fit.best = fit.best  # what it chooses must be better
-        self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
-
-    def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
-        """One optimiser step of the second network."""
-        batch = batches.at(step)
-        self.modules.train()
-        with torch.no_grad():
-            outputs = self.ranker.eval().ranker(batch.documents)
-        relevance = batch.pad(self.ranker.join(outputs, batch.documents))
-        loss = self.method.side_loss(relevance, batch) + penalty_of(self.ranker)
-        self.update(loss, step)
-        return loss.detach(), len(batch.documents)
-
-
 def fit_side(
     tower: WithSide,
     method: MethodModule,
-    batches: Draws,
+    batches: Any,
     config: Training,
     fit: Fit,
     validate: Validate | None = None,
+    *,
+    kind: type[Trainer] = Trainer,
 ) -> None:
-    """Let the second network go on alone; `validate` chooses among its weights, those it began with included."""
-    trainer = SideTrainer(tower, method, config, fit)
-    if validate is None:
-        trainer.best_weights = {}
+    """Let the second network go on alone, as the run trained and for as many steps, from the weights as they are.
+
+    `validate` chooses among its weights, those it began with included.
+    """
+    trainer = kind(tower, method, config.model_copy(update={"steps": max(fit.step, 1)}))
+    trainer.together.side_alone = True
+    trainer.optimizer = make_optimizer(config, [(list(tower.side.parameters()), config.learning_rate, 0.0)])
+    trainer.fit.best = fit.best  # what it chooses must be better
+    if validate is not None:
+        trainer.best_weights = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
     fit.best = trainer.run(batches, validate=validate).best

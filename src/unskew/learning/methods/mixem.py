@@ -9,7 +9,7 @@ Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Ran
 
 Differences from the paper: t_0 and t_2 start at the logit of the log's click rate and e_k at that of its rank, so
 that no model wins early; e is a free table unless `bias = "tower"`, and may depend on more factors than the rank;
-pages without a click count (the public implementation gives them no weight: `clickless = false`).
+pages without a click count (the public implementation gives them no weight).
 """
 
 from __future__ import annotations
@@ -65,8 +65,6 @@ class MixEMMethod(Levelled, LogitBias):
         z = self.logits(self.from_mean(relevance, batch), batch)
         losses = mixture_loss(z, batch.clicks, where=batch.where, temperature=self.config.temperature)
         count = batch.where.any(-1)
-        if not self.config.clickless:
-            count = count & (batch.clicks.sum(-1) > 0)
         return torch.where(count, losses, 0.0).sum() / count.sum().clamp(min=1)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
@@ -82,10 +80,3 @@ class MixEM(BiasConfig, LevelConfig):
     reduction: ClassVar[Reduction] = "pages"  # the assignment is not linear in the clicks
     temperature: float = Field(1.0, gt=0)
     """T: how sharply pages are assigned to models."""
-    clickless: bool = True
-    """Count pages without a click."""
-
-    @property
-    def needs_clickless(self) -> bool:
-        """Unless it leaves them out itself."""
-        return self.clickless

@@ -10,8 +10,6 @@ of every place. So no examination curve is needed.
 
 Differences from the paper: a page without a winner counts half a win for each, so that the share of wins is a mean
 over all pages; pages of one person hang together, so intervals and the sign test are by person or visit.
-
-Legend: P pages, N impressions.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from typing import Generic, TypeVar
 import numpy as np
 from scipy.stats import binomtest
 
-from unskew.errors import DataError
 from unskew.types import Array
 
 Item = TypeVar("Item", bound=Hashable)
@@ -71,25 +68,6 @@ def team_draft(
         if len(items) == before:
             break
     return Interleaved(tuple(items), tuple(teams))
-
-
-def page_wins(team: Array, click: Array, page: Array, *, pages: int | None = None) -> Array:
-    """Who won each page, [P]: 1 the second team, 0 the first, 0.5 neither.
-
-    `team` [N] is 0 or 1, anything else for results of neither; `page` [N] numbers pages from 0.
-
-    >>> page_wins(np.array([0, 1, 1, 0]), np.array([1, 0, 1, 0]), np.array([0, 0, 1, 1])).tolist()
-    [0.0, 1.0]
-    """
-    if not len(team) == len(click) == len(page):
-        raise DataError(
-            f"teams, clicks and pages are {len(team)}, {len(click)} and {len(page)} values, not as many"
-        )
-    count = pages if pages is not None else int(page.max(initial=-1)) + 1
-    credit = np.where(team == 1, 1, np.where(team == 0, -1, 0)) * (np.asarray(click) > 0)
-    ahead = np.sign(np.bincount(page, credit, minlength=count))
-    wins: Array = (ahead + 1) / 2
-    return wins
 
 
 @dataclass(frozen=True)

@@ -54,36 +54,27 @@ def always_valid_p(difference: float, error: float, units: int, *, planned: int 
     return min(1.0, sqrt(grown) * exp(-((difference / error) ** 2) * units * spread / (2 * grown)))
 
 
-def units_needed(deviation: float, difference: float, *, level: float = 0.95, power: float = POWER) -> int | None:
-    """Units that find a difference with this chance, looked at once; None where there is none to find.
+def units_needed(deviation: float, difference: float, *, level: float = 0.95) -> int:
+    """Units that find a difference, which is not 0, with the chance POWER, looked at once.
 
     (z_{1 - alpha / 2} + z_power)² deviation² / difference², with the standard deviation of a unit.
 
     >>> units_needed(1.0, 0.1)
     785
     """
-    if not difference:
-        return None
-    return ceil((reach(level, power) * deviation / difference) ** 2)
+    return ceil((reach(level) * deviation / difference) ** 2)
 
 
-def reach(level: float = 0.95, power: float = POWER) -> float:
-    """Standard errors that a difference must measure to be found with this chance: 2.8 at 95 % and 0.8."""
-    return float(ndtri((1 + level) / 2) + ndtri(power))
+def reach(level: float = 0.95) -> float:
+    """Standard errors that a difference must measure to be found with the chance POWER: 2.8 at 95 %."""
+    return float(ndtri((1 + level) / 2) + ndtri(POWER))
 
 
 def sequential_units_needed(
-    deviation: float,
-    difference: float,
-    *,
-    planned: int = PLANNED,
-    level: float = 0.95,
-    power: float = POWER,
-) -> int | None:
-    """Units at which the sequence has left 0 with this chance; more than `units_needed`, the price of looking."""
-    if not difference:
-        return None
-    effect, z = abs(difference) / deviation if deviation else inf, float(ndtri(power))
+    deviation: float, difference: float, *, planned: int = PLANNED, level: float = 0.95
+) -> int:
+    """Units at which the sequence has left 0 with the chance POWER: more than `units_needed`."""
+    effect, z = abs(difference) / deviation if deviation else inf, float(ndtri(POWER))
 
     def found(units: int) -> bool:
         return sequence_radius(units, planned=planned, level=level) + z / sqrt(units) <= effect

@@ -28,6 +28,7 @@ from unskew.errors import ConfigError, Option
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
+from unskew.measuring.experiments.effects import Sums
 from unskew.names import Names
 from unskew.results import Result, plain
 from unskew.tables.features.encoding import Encoding, NumberField
@@ -176,7 +177,8 @@ def _permuted(found: Importances, scorer: Scorer, log: Log, repeats: int, pages:
         for _ in range(repeats):
             shuffled = _shuffled(lists, column, shown.page, rng)
             lost += 0 if shuffled is None else (whole - _by_query(scorer, shuffled, shown)) / repeats
-        drops[at], errors[at] = lost.sum() / clicks.sum(), ratio_error(lost[some], clicks[some])
+        drops[at] = lost.sum() / clicks.sum()
+        errors[at] = Sums(lost, clicks, clicks).error if some.sum() > 1 else np.inf
     kind = "shuffled pages" if fair else "pages, whose clicks favour the order shown"
     base = whole.sum() / clicks.sum()
     measured = f"{int(clicks.sum()):,} clicks of {int(some.sum()):,} queries on {kind}; a click counts {base:.4f}"
@@ -224,15 +226,3 @@ def _shuffled(lists: Lists, column: int, page: Array, rng: np.random.Generator) 
     features = lists.features.copy()
     features[:, column] = after
     return replace(lists, features=features)
-
-
-def ratio_error(total: Array, weight: Array) -> float:
-    """Standard error of sum(total) / sum(weight) over queries drawn at random; none below two queries.
-
-    >>> round(ratio_error(np.array([1.0, 2.0, 3.0]), np.ones(3)), 4)  # 1 / sqrt(3)
-    0.5774
-    """
-    n, mean = len(total), total.sum() / weight.sum()
-    if n < 2:
-        return float("inf")
-    return float(np.sqrt(n / (n - 1) * np.square(total - mean * weight).sum()) / weight.sum())

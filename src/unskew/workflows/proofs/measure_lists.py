@@ -21,8 +21,8 @@ from unskew.measuring import (
     rank_weights,
 )
 from unskew.measuring.cmip import left_of_logging
-from unskew.measuring.frequency import bucket_means, frequency_buckets
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
+from unskew.measuring.ranking import known_mean
 from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
@@ -45,15 +45,25 @@ def measured_buckets(
         what = f"give one to as many as the lists have queries, {len(asked)}"
         raise ConfigError(what, argument="buckets", value=count)
     bucket, found = frequency_buckets(asked, count), {}
-    means = bucket_means(per_query, bucket, count)
     for number in range(count):
         part = bucket == number
-        pages, own = asked[part], {metric: values[number] for metric, values in means.items()}
+        pages, own = asked[part], {metric: known_mean(values[part]) for metric, values in per_query.items()}
         compared = None
         if others is not None:
             compared = {metric: Paired.of(per_query[metric][part], others[metric][part]) for metric in own}
         name = NAMES[number] if count == len(NAMES) else str(number + 1)
         found[name] = Bucket(len(pages), int(pages.sum()), int(pages.min()), int(pages.max()), own, compared)
+    return found
+
+
+def frequency_buckets(counts: Array, buckets: int = 10) -> Array:
+    """The bucket of each query [Q], from 0 for the most frequent, as many queries in each as go; ties in order.
+
+    >>> frequency_buckets(np.array([5, 90, 1, 30]), buckets=2).tolist()
+    [1, 0, 1, 0]
+    """
+    found = np.empty(len(counts), np.int64)
+    found[np.argsort(-counts, kind="stable")] = np.arange(len(counts)) * buckets // max(len(counts), 1)
     return found
 
 

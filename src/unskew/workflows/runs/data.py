@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError, Option, Words, warn
-from unskew.learning.fitting.distributed import row_parts
+from unskew.learning.fitting.distributed import Parts, row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
@@ -65,7 +65,7 @@ class TrainingData(Protocol):
     def context(self, method: MethodConfig) -> Context:
         """What a method may know before training."""
 
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
         """Batches to train on, or the parts of a step where there are several workers."""
 
     def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
@@ -139,7 +139,7 @@ class LogData(TrainingData):
             propensities=None if how is None else MEASURES[how](self.train),
         )
 
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
         """Batches of the reduced log."""
         whole = self.table(model, training, device)
         return whole if workers == 1 else row_parts(whole, workers)

@@ -13,7 +13,7 @@ import torch
 from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
-from unskew.learning.fitting.distributed import Parallel, workers_of, world
+from unskew.learning.fitting.distributed import Parallel, Parts, workers_of, world
 from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, fit_side
 from unskew.learning.fitting.packages import grow
 from unskew.learning.fitting.runtime import threads, threads_for
@@ -101,7 +101,7 @@ class NetworkFitter(Fitter):
     """A network, trained in steps by one process or several."""
 
     trainer: Trainer
-    batches: Draws
+    batches: Draws | Parts
 
     def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
         super().__init__(asked, data, scaler)
@@ -144,7 +144,9 @@ class NetworkFitter(Fitter):
             with torch.random.fork_rng(), threads(self.trainer.threads):
                 torch.manual_seed(self.asked.training.seed)
                 chosen = self.validate() if self.data.validation is not None else None  # clicks need no score
-                fit_side(model.ranker, model.method, self.batches, self.asked.training, fit, chosen)
+                kind = Parallel if isinstance(self.trainer, Parallel) else Trainer
+                training = self.asked.training
+                fit_side(model.ranker, model.method, self.batches, training, fit, chosen, kind=kind)
         return model, fit
 
     def pretrain(self, report: Report | None) -> None:

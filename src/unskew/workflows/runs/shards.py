@@ -86,7 +86,7 @@ class ShardData(TrainingData):
                 check_compared(method, name, differs=bool((other & shown.where).any()))
         return Context(self.shards.positions, self.facts(), self.shards.presentation)
 
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
         """Batches over all shards, or the parts of a step, each over its own shards."""
 
         def prepare(lists: Lists) -> Vectors:
