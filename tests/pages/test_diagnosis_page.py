@@ -27,8 +27,7 @@ from unskew.pages.colours import COOL
 from unskew.pages.details import detail_tables
 from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
-from unskew.pages.documents.diagnosis_parts import spans
-from unskew.pages.documents.diagnosis_words import HEADINGS
+from unskew.pages.documents.diagnosis_parts import HEADINGS, spans
 from unskew.pages.figures import (
     MOST_LINES,
     curves_figure,

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from unskew.pages.page import Page, Table, card_line
 if TYPE_CHECKING:
     from unskew.learning.fitting.loop import Progress, Report
 
+EVERY = 10.0
+"""Seconds between two lines of progress, where no terminal shows a bar."""
 Tell = Callable[[int, int, Sequence[str]], None]
 """Told how many are done, of how many, and which are under way."""
 
@@ -116,26 +117,20 @@ def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int | No
         yield Lines(name, lambda line: say(console, line))
 
 
-@dataclass
 class Lines:
     """Progress as lines of text: one every ten seconds, and one at the end of what took that long."""
 
-    name: str
-    write: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
-    every: float = 10.0
-    began: float = field(init=False)
-    told: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """The first line comes after as long as all others."""
-        self.began = self.told = self.clock()
+    def __init__(
+        self, name: str, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.name, self.write, self.clock = name, write, clock
+        self.began = self.told = clock()  # the first line comes after as long as all others
 
     def __call__(self, done: int, total: int | None, note: str) -> None:
         """Say how far it is, if it is time."""
         now = self.clock()
         last = done == total and self.told > self.began
-        if now - self.told < self.every and not last:
+        if now - self.told < EVERY and not last:
             return
         self.told = now
         of = "" if total is None else f" of {total:,}"

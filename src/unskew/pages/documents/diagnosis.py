@@ -10,8 +10,7 @@ from unskew.diagnosis.click_models.comparing import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.pages.documents.click_models import click_models_page
-from unskew.pages.documents.diagnosis_parts import PARTS, sentence
-from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TERMS, TEXTS
+from unskew.pages.documents.diagnosis_parts import EXAMINATION, HEADINGS, PARTS, TERMS, TEXTS, sentence
 from unskew.pages.figures import curves_figure, points_of
 from unskew.pages.numbers import said
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unskew.pages.details import record_table
 from unskew.pages.figures import curves_figure
-from unskew.pages.page import Figure, Page, Section, Table
+from unskew.pages.page import Figure, Page, Section
 
 
 def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
@@ -15,10 +16,6 @@ def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = 
         f"On {facts['tested_on']:,} impressions of held-out pages with a clear display time the AUC is "
         f"{facts['auc']:.3f}, and the share examined is off by {facts['calibration_error']:.3f} on average."
     )
-    calibration = [
-        {"impressions": f"{row['impressions']:,}"} | {key: f"{row[key]:.3f}" for key in ("predicted", "examined")}
-        for row in facts["calibration"]
-    ]
     below = [{**row, "below": str(row["below"] or "click")} for row in facts["below_last_click"]]
     figures = [
         _curve("By position", facts["by_position"], "position", "rank"),
@@ -29,7 +26,7 @@ def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = 
         lead,
         [
             Section("Who was looked at: mean examination", figures=figures),
-            Section("Calibration on held-out pages", tables=[Table.of(calibration)]),
+            Section("Calibration on held-out pages", tables=[record_table(facts["calibration"], "")]),
         ],
         notes=[f"{facts['trained_on']:,} impressions were trained on; log loss {facts['log_loss']:.4f}."],
         origin=origin,

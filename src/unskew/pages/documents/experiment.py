@@ -75,19 +75,11 @@ def _dealt(found: Experiment, interleaved: bool) -> str:
 
 def _sizes(found: Experiment, interleaved: bool) -> Table:
     """What this sample finds, and what would find a difference of the size asked about."""
-    rows = [
-        {
-            "policy": each.policy,
-            "smallest found now": number(each.smallest, ".3g", ""),
-            f"{found.cluster} needed": number(each.clusters_needed, ",", ""),
-            f"{found.cluster} needed, {ALWAYS}": number(each.clusters_needed_always, ",", ""),
-            "pages needed": number(each.pages_needed, ",", ""),
-        }
-        for each in found.effects
-    ]
+    names = ("policy", "smallest", "clusters_needed", "clusters_needed_always", "pages_needed")
+    rows = [{name: getattr(each, name) for name in names} for each in found.effects]
     wanted = f"{found.detect:.1%} of the {'pages' if interleaved else 'control'}"
-    legend = f"Found in 8 of 10 experiments. What is needed is for a difference of {wanted}."
-    return Table.of(rows, legend=legend)
+    legend = f"The smallest is found in 8 of 10 experiments. What is needed is for a difference of {wanted}."
+    return record_table(rows, "", legend)
 
 
 def _figures(found: Experiment) -> list[Figure]:

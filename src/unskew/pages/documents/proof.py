@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
 from unskew.measuring.shipping import GroupExposure, Shipping
+from unskew.pages.details import record_table
 from unskew.pages.figures import gains_figure
-from unskew.pages.numbers import number, span
+from unskew.pages.numbers import span
 from unskew.pages.page import Page, Section, Table
 
 DECIDES, SHOWN = "decides", "shown beside"
@@ -60,20 +62,9 @@ def _verdict(found: ClickEvidence) -> list[str]:
 
 def _estimates(told: Sequence[GainEstimate]) -> Table:
     """A row for every estimate that has a number."""
-    rows = [
-        {
-            "estimate": each.name,
-            "new": number(each.new),
-            "other": number(each.other),
-            "difference": number(each.difference, "+.4f"),
-            "interval": span(each.interval, empty="n/a"),
-            "effective size": number(each.effective, ",.0f", ""),
-            "overlap": number(each.overlap, ".0%", ""),
-            "clusters": f"{each.clusters:,}",
-        }
-        for each in told
-    ]
-    return Table.of(rows, wide=("clusters", "effective size", "overlap")).without_empty(but=5)
+    names = ("name", "new", "other", "difference", "interval", "effective", "overlap", "clusters")
+    rows = [{name: getattr(each, name) for name in names} for each in told]
+    return replace(record_table(rows, ""), wide=("clusters", "effective", "overlap"))
 
 
 def _part(each: GainEstimate, decided_by: Sequence[str]) -> str:
