@@ -14,7 +14,7 @@ import numpy as np
 from common import Options, Row, quartiles, timed
 
 from unskew.serving.store import open_store
-from unskew.serving.store.layout import item_key
+from unskew.serving.store.store import item_key
 
 ITEMS, FEATURES, ASKED, LOOKUPS = 100_000, 136, 100, 100
 GOAL = 1.0

@@ -23,7 +23,7 @@ import unskew
 from unskew.errors import DataError, RunError, StoreError
 from unskew.names import Names
 from unskew.serving.store import Store, contents, lmdb_files, open_store, redis_keys
-from unskew.serving.store.layout import StoreHead, item_key, rows_of
+from unskew.serving.store.store import StoreHead, item_key, rows_of
 from unskew.tracking.features import FEATURES, feature_vector
 from unskew.tracking.windows import Lookup
 

@@ -46,15 +46,15 @@ def write_found(
 
 def page_dict(page: Page) -> dict[str, Any]:
     """A page as JSON has it, charts as Vega-Lite, marks of cells as [row, column, sign]."""
-    told: dict[str, Any] = plain(replace(page, sections=[_with_specs(section) for section in page.sections]))
+    drawn = [
+        replace(section, figures=[replace(figure, chart=figure.spec) for figure in section.figures])
+        for section in page.sections
+    ]
+    told: dict[str, Any] = plain(replace(page, sections=drawn))
     for section, kept in zip(page.sections, told["sections"], strict=True):
         for table, each in zip(section.tables, kept["tables"], strict=True):
             each["marks"] = [[*cell, sign] for cell, sign in table.marks.items()]
     return told
-
-
-def _with_specs(section: Section) -> Section:
-    return replace(section, figures=[replace(figure, chart=figure.spec) for figure in section.figures])
 
 
 def page_of(kept: Mapping[str, Any]) -> Page:

@@ -40,7 +40,11 @@ def doctor() -> dict[str, Any]:
     from unskew.tables.lists.store import cache_root
 
     packages = list(needed_packages())
-    java, extras = _java(), [_extra(name, packages) for name in EXTRAS]
+    java, extras = _java(), list[dict[str, Any]]()
+    for name, what in EXTRAS.items():
+        lacking = [each["name"] for each in packages if each["extra"] == name and not each["ok"]]
+        get = f"pip install 'unskew[{name}]'"
+        extras.append({"name": name, "ok": not lacking, "missing": lacking, "what": what, "get": get})
     on_spark = java["ok"] and all(extra["ok"] for extra in extras if extra["name"] == "spark")
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found: dict[str, Any] = {
@@ -139,12 +143,6 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _extra(name: str, packages: list[dict[str, Any]]) -> dict[str, Any]:
-    missing = [each["name"] for each in packages if each["extra"] == name and not each["ok"]]
-    get = f"pip install 'unskew[{name}]'"
-    return {"name": name, "ok": not missing, "missing": missing, "what": EXTRAS[name], "get": get}
 
 
 def _java() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unskew.diagnosis.drift.drift import Drift
+from unskew.pages.details import record_table
 from unskew.pages.numbers import number, words
 from unskew.pages.page import Answer, Page, Section, Table
 
@@ -21,7 +22,10 @@ FACTS = ("pages", "impressions", "clicks", "queries", "query_documents", "shuffl
 
 def drift_page(found: Drift, command: str = "") -> Page:
     """The page of what changed."""
-    answers, tables = [], [Table.of(_facts(found), "The logs")]
+    facts = [
+        {"": words(name), "old": found.old[name], "new": found.new[name]} for name in FACTS if name in found.old
+    ]
+    answers, tables = [], [record_table(facts, "The logs")]
     for each in found.findings:
         name = each.name.capitalize() if each.name in ADVICE else each.name
         advice = ADVICE.get(each.name, "See whether ranks are looked at alike for all.")
@@ -32,11 +36,3 @@ def drift_page(found: Drift, command: str = "") -> Page:
         tables += [Table(("rank", "ratio", "low", "high"), rows, title)] if rows else []
     sections = [Section("What changed", answers=answers), Section("Numbers", tables=tables)]
     return Page(TITLE, found.sentence, sections, command=command)
-
-
-def _facts(found: Drift) -> list[dict[str, str]]:
-    return [
-        {"": words(name), "old": f"{found.old[name]:,}", "new": f"{found.new[name]:,}"}
-        for name in FACTS
-        if name in found.old
-    ]

@@ -111,7 +111,7 @@ def told(features: Sequence[EngineFeature]) -> dict[str, Any]:
 
 LEAST = 10
 """Lists needed."""
-FOLDS, TOP = 5, 10
+FOLDS, TOP, ROUNDS = 5, 10, 200
 SETTINGS = {
     "objective": "regression",
     "learning_rate": 0.1,
@@ -120,13 +120,15 @@ SETTINGS = {
     "deterministic": True,
     "force_row_wise": True,
     "seed": 0,
+    "num_threads": 1,
     "verbosity": -1,
 }
 
 
-def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1) -> tuple[list[Node], Fidelity]:
+def distill(scorer: Scorer, lists: Lists) -> tuple[list[Node], Fidelity]:
     """Teach the scores of a model to trees on unscaled columns; and how faithful such trees are."""
     from sklearn.metrics import ndcg_score  # which takes long to import
+    from sklearn.model_selection import GroupKFold
 
     if len(lists) < LEAST:
         raise DataError(f"{len(lists)} lists to distill from, at least {LEAST} are needed", path=lists.name)
@@ -135,11 +137,12 @@ def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1
     scores = np.asarray(scorer.score(lists), np.float64)
     count = np.bincount(same)
     mean = np.bincount(same, scores) / count
-    guess, part = np.zeros(len(features)), parts_of(same, lists)
-    for each in range(FOLDS):
-        others, own = part != each, part == each
-        taught = _taught(features[others], mean[others], count[others], rounds, threads)
-        guess[own] = taught.predict(features[own], num_threads=threads)
+    guess, groups = np.zeros(len(features)), np.arange(len(features))
+    if len(features) == len(same):  # each is in one list, and is left out with it
+        groups[same] = np.repeat(np.arange(len(lists)), lists.sizes)
+    for others, own in GroupKFold(FOLDS, shuffle=True, random_state=0).split(features, groups=groups):
+        taught = _taught(features[others], mean[others], count[others])
+        guess[own] = taught.predict(features[own], num_threads=1)
     told = guess[same]
     places = [slice(*lists.offsets[at : at + 2]) for at in range(len(lists))]
     tried = [each for each in places if each.stop - each.start > 1 and np.ptp(scores[each]) > 0]
@@ -147,26 +150,13 @@ def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1
         raise DataError("the model gives all documents of a list the same score", path=lists.name)
     tau = np.mean([np.nan_to_num(kendalltau(told[each], scores[each]).statistic) for each in tried])
     ndcg = np.mean([ndcg_score([scores[each] - scores[each].min()], [told[each]], k=TOP) for each in tried])
-    booster = _taught(features, mean, count, rounds, threads)
+    booster = _taught(features, mean, count)
     forest = Forest("lightgbm", [booster], [booster.current_iteration()], np.zeros(1), np.ones(1))
     trees = list(lightgbm_trees(forest, Scaler("none", features.shape[1]), features_of(scorer)))
     return trees, Fidelity(len(tried), round(float(tau), 4), round(float(ndcg), 4))
 
 
-def parts_of(same: Array, lists: Lists) -> Array:
-    """Which fifth each distinct document is in, [U]: with its list, or drawn alone where lists share documents.
-
-    `same` [N] says which distinct document each one is.
-    """
-    groups = np.arange(int(same.max()) + 1)
-    if len(groups) == len(same):
-        groups[same] = np.repeat(np.arange(len(lists)), lists.sizes)
-    drawn = np.random.default_rng(0).permutation(int(groups.max()) + 1)
-    part: Array = drawn[groups] % FOLDS
-    return part
-
-
-def _taught(features: Array, scores: Array, count: Array, rounds: int, threads: int) -> Any:
+def _taught(features: Array, scores: Array, count: Array) -> Any:
     library = package("lightgbm")
     data = library.Dataset(features, scores, weight=count, params={"verbosity": -1})
-    return library.train(SETTINGS | {"num_threads": threads}, data, rounds)
+    return library.train(SETTINGS, data, ROUNDS)

@@ -15,7 +15,8 @@ number has a script, since `field_value_factor` fails on the first negative valu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -43,33 +44,29 @@ def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str,
 
 def numbered_trees(features: Sequence[EngineFeature], trees: Sequence[Node]) -> list[dict[str, Any]]:
     """Trees as XGBoost's `dump_model` writes them, leaves times what weighs them."""
-    return [_Numbered(features).tree(tree, 0) for tree in trees]
+    return [_numbered(features, tree, count()) for tree in trees]
 
 
-class _Numbered:
-    """Writes one tree, its nodes numbered as they come."""
-
-    def __init__(self, features: Sequence[EngineFeature]) -> None:
-        self.features, self.next = features, 0
-
-    def tree(self, node: Node, depth: int) -> dict[str, Any]:
-        """A node and all below it."""
-        number, self.next = self.next, self.next + 1
-        if isinstance(node, Leaf):
-            return {"nodeid": number, "leaf": float(np.float32(node.value))}
-        feature = self.features[node.feature]
-        left, right = (self.tree(each, depth + 1) for each in (node.left, node.right))
-        there = left if np.float32(feature.fallback) <= node.last else right
-        return {
-            "nodeid": number,
-            "depth": depth,
-            "split": feature.name,
-            "split_condition": float(np.nextafter(node.last, np.float32(np.inf))),
-            "yes": left["nodeid"],
-            "no": right["nodeid"],
-            "missing": there["nodeid"],
-            "children": [left, right],
-        }
+def _numbered(
+    features: Sequence[EngineFeature], node: Node, numbers: Iterator[int], depth: int = 0
+) -> dict[str, Any]:
+    """A node and all below it, numbered as they come."""
+    number = next(numbers)
+    if isinstance(node, Leaf):
+        return {"nodeid": number, "leaf": float(np.float32(node.value))}
+    feature = features[node.feature]
+    left, right = (_numbered(features, each, numbers, depth + 1) for each in (node.left, node.right))
+    there = left if np.float32(feature.fallback) <= node.last else right
+    return {
+        "nodeid": number,
+        "depth": depth,
+        "split": feature.name,
+        "split_condition": float(np.nextafter(node.last, np.float32(np.inf))),
+        "yes": left["nodeid"],
+        "no": right["nodeid"],
+        "missing": there["nodeid"],
+        "children": [left, right],
+    }
 
 
 # ---- features ----

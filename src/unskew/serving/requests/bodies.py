@@ -74,13 +74,18 @@ class Document(TypedDict, total=False):
     """What it says, title and abstract, for a model that reads."""
 
 
-class DocumentTable(Body):
-    """Candidates as a table, which is shorter: what features are called is said once."""
+class NamedColumns(Body):
+    """What rows and columns of features are called."""
 
     ids: list[Name] = Field(min_length=1, max_length=100_000)
-    """Of the documents, in the order of today, which breaks ties."""
+    """Of the documents, in the order of rows and of today, which breaks ties."""
     names: list[Name] = Field(default_factory=list, max_length=100_000)
     """Of the columns; left out where the model's features have no names."""
+
+
+class DocumentTable(NamedColumns):
+    """Candidates as a table, which is shorter: what features are called is said once."""
+
     rows: list[Values] = Field(default_factory=list, max_length=100_000)
     """Of each document its features; null is missing. Left out: the store's."""
 
@@ -123,13 +128,8 @@ class RankRequest(RankHead):
         return self
 
 
-class TensorRequest(RankHead):
+class TensorRequest(RankHead, NamedColumns):
     """A request whose features come as a matrix beside it: see `parsing.py`."""
-
-    ids: list[Name] = Field(min_length=1, max_length=100_000)
-    """Of the documents, in the order of rows and of today, which breaks ties."""
-    names: list[Name] = Field(default_factory=list, max_length=100_000)
-    """Of the columns; left out where the model's features have no names."""
 
 
 class BatchRequest(Body):

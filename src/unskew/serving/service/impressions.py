@@ -22,10 +22,10 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Self
 
 import numpy as np
 
@@ -41,7 +41,7 @@ Id = str | int
 encoded = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 
 
-class ImpressionLog:
+class ImpressionLog(AbstractContextManager["ImpressionLog"]):
     """Appends pages and clicks to files in a folder, `rows` lines or `seconds` each."""
 
     def __init__(
@@ -110,9 +110,6 @@ class ImpressionLog:
         with self._lock:
             if self._file >= 0 and self._clock() - self._opened > self.seconds:
                 self._close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -15,7 +15,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TypeVar
 
@@ -93,15 +93,12 @@ class ScoringQueue:
         except RuntimeError as error:  # after the end
             self._count(-1)
             raise BadRequest("the server is ending", status=503) from error
-        given.add_done_callback(self._done)
+        given.add_done_callback(lambda _: self._count(-1))
         return await asyncio.wrap_future(given)
 
     def close(self) -> None:
         """Wait for what is being scored; what waits is given up."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-    def _done(self, _: Future[Answer]) -> None:
-        self._count(-1)
 
     def _count(self, more: int) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError
 from unskew.files import scratch_folder
 from unskew.names import Names
-from unskew.serving.store.layout import Rows, StoreHead, item_key, query_key, rows_of
+from unskew.serving.store.store import Rows, StoreHead, item_key, query_key, rows_of
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tables.features.assembly import assemble

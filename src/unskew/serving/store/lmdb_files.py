@@ -20,8 +20,7 @@ from typing import Any
 
 from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
 from unskew.files import locked, read_json, remove, write_json
-from unskew.serving.store.layout import HEAD, Rows, StoredPart, StoreHead
-from unskew.serving.store.store import Store
+from unskew.serving.store.store import HEAD, Rows, Store, StoredPart, StoreHead
 from unskew.settings import Config, checked
 
 MANIFEST, ENDING = "features.json", ".lmdb"
@@ -92,11 +91,10 @@ class LmdbFiles(Store):
 
     def _manifest(self) -> LmdbManifest:
         try:
-            found = checked(LmdbManifest, read_json(self.folder / MANIFEST), MANIFEST)
+            return checked(LmdbManifest, read_json(self.folder / MANIFEST), MANIFEST)
         except (ConfigError, DataError) as error:
             what = f"{self.place}: damaged, or of another version ({error})"
             raise StoreError(f"{what}; remove it, and put the features there anew") from error
-        return found
 
     def _path(self, name: str, generation: str) -> Path:
         return self.folder / f"{name}-{generation}{ENDING}"

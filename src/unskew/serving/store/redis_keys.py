@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from unskew.errors import StoreError, optional
-from unskew.serving.store.layout import HEAD, Rows, StoredPart, StoreHead
-from unskew.serving.store.store import Store
+from unskew.serving.store.store import HEAD, Rows, Store, StoredPart, StoreHead
 
 CURRENT = "unskew:current"
 MARK = b"\x01"
