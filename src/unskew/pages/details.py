@@ -17,7 +17,7 @@ INTERVAL = "_interval"
 
 def detail_tables(found: Mapping[str, Any], title: str = "") -> list[Table]:
     """Tables of all that a result says: its numbers, its lists side by side, its records, then what is inside."""
-    kinds = {key: _kind(value) for key, value in found.items()}
+    kinds = {key: _kind(key, value) for key, value in found.items()}
     facts = {key: found[key] for key, kind in kinds.items() if kind == "fact"}
     tables = [fact_table({words(key): said(value, key) for key, value in facts.items()}, title)] if facts else []
     by_length: dict[int, dict[str, Any]] = {}
@@ -55,11 +55,13 @@ def record_table(records: Sequence[Mapping[str, Any]], title: str, legend: str =
     return replace(table, legend=legend or table.legend).without_empty(but=2)
 
 
-def _kind(value: Any) -> Literal["fact", "column", "records", "matrix", "mapping"]:
+def _kind(key: str, value: Any) -> Literal["fact", "column", "records", "matrix", "mapping"]:
     """How a value is shown: in a cell, a column, or a table of its own."""
     if isinstance(value, Mapping) and value:
         return "mapping"
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value or is_interval(value):
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return "fact"
+    if key.endswith("interval") and is_interval(value):  # other pairs are lists of two
         return "fact"
     if all(isinstance(each, Mapping) for each in value):
         return "records"

@@ -163,7 +163,11 @@ def _examined(curves: Mapping[str, Examination], by: str) -> Part:
 
 def _factors(part: FactorEffects) -> Part:
     """Tables for each column of the page."""
-    return [table for each in part.factors for table in detail_tables(told_of(plain(each)), each.name)], []
+    tables = []
+    for each in part.factors:
+        told = {key: value for key, value in plain(each).items() if key != "name" and value is not None}
+        tables += detail_tables(told, each.name)
+    return tables, []
 
 
 def _graph(graph: RankGraph) -> Part:
