@@ -38,7 +38,6 @@ from unskew.files import writing as swapping
 from unskew.files.locks import scratch_folder
 from unskew.learning.fitting.runtime import write_tensors
 from unskew.workflows.runs.folder import claimed
-from unskew.workflows.runs.folder import publish as publish_run
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 DEAD = 2**22 + 1
@@ -272,7 +271,7 @@ def test_two_runs_do_not_share_a_folder_and_a_killed_one_is_taken_up(tmp_path: P
     with claimed(out, True) as working:
         assert names(working) == []
         (working / "run.json").write_text("{}")
-        publish_run(working, out)
+        publish(working, out, force=True, ours=RUN)
     assert names(tmp_path) == ["run"]
 
 

@@ -65,7 +65,7 @@ def test_a_grid_for_all_methods_is_tried_with_all_methods() -> None:
     arms = asked_for(asked([own, {"name": "lightgbm"}, {"name": "pal"}], grid=grid), Path()).arms
     points = {arm.label: [point.varied for point in arm.points] for arm in arms}
     assert points["dla"] == [
-        f"learning_rate = {rate}, max_weight = {weight}, steps = 5" for rate in (0.1, 0.2) for weight in (2.0, 3.0)
+        f"learning_rate = {rate}, steps = 5, max_weight = {weight}" for rate in (0.1, 0.2) for weight in (2.0, 3.0)
     ]
     assert points["pal"] == ["learning_rate = 0.1", "learning_rate = 0.2"]
     assert points["lightgbm"] == [""]

@@ -90,12 +90,12 @@ def test_pages_are_cut_where_queries_are_few(clicked: Log) -> None:
 
 
 def test_no_page_judges_two_seeds(clicked: Log) -> None:
-    drawn = real(clicked).judging([0, 1, 2])
+    drawn, whole = real(clicked).judging([0, 1, 2])
     queries = [set(part.query.tolist()) for part in drawn]
     assert sum(map(len, queries)) == len(set().union(*queries))
-    assert sum(map(len, drawn)) == len(real(clicked).judging_whole([0, 1, 2]))
+    assert sum(map(len, drawn)) == len(whole)
     assert all(part <= set(real(clicked).drawn(seed)[2].query.tolist()) for seed, part in enumerate(queries))
-    shared = real(clicked, clicked.take(np.arange(500))).judging([0, 1, 2])
+    shared, _ = real(clicked, clicked.take(np.arange(500))).judging([0, 1, 2])
     assert sum(map(len, shared)) == 500
     assert len({query for part in shared for query in set(part.query.tolist())}) == sum(
         len(set(part.query.tolist())) for part in shared
@@ -173,7 +173,7 @@ def test_what_is_written(done: LogComparison) -> None:
     assert asked["data"]["log"] == "log.parquet"
     cell = done.findings[0].cell
     assert (read_cell(done.out / "cells", cell) or {})["scores"].shape == (
-        len(read_log(cell.data, cell.base).documents.features),
+        len(read_log(cell.data, cell.base).train.lists.features),
     )
 
 

@@ -20,9 +20,9 @@ from unskew.measuring.counterfactual.judge import some_queries
 from unskew.pages.web import html
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.rankings import ScoreTable, ShownRanking, open_ranking
+from unskew.workflows.inputs.rankings import ScoreTable, ShownRanking, document_order, open_ranking
 from unskew.workflows.proofs.joined_log import join_log
-from unskew.workflows.proofs.proof import document_order, known_examination, prove
+from unskew.workflows.proofs.proof import known_examination, prove
 
 ONE = {"threads": 1}
 
@@ -291,7 +291,7 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
     run = unskew.learn(world.log, "dla", ranker="linear", steps=2)
     of_run = known_examination(run)
     assert of_run is not None
-    assert of_run.source == "run dla"
+    assert of_run.source == "method dla"
     with pytest.raises(DataError, match="naive learns no examination by rank"):
         known_examination(unskew.learn(world.log, "naive", ranker="linear", steps=1))
     plain = replace(world.log, randomized=None)
@@ -331,7 +331,7 @@ def test_measure_takes_labels_and_clicks_at_once(world: World) -> None:
 def test_measure_says_what_is_missing(world: World) -> None:
     with pytest.raises(ConfigError, match="give log=, or lists= with labels"):
         unskew.measure(world.path("scores.parquet"))
-    with pytest.raises(ConfigError, match="outcomes= goes with labelled lists"):
+    with pytest.raises(ConfigError, match="outcomes= goes with lists="):
         unskew.measure(world.path("scores.parquet"), log=world.log, outcomes=["sales"])
     with pytest.raises(ConfigError, match="has no order of whole lists"):
         unskew.measure("shown", world.lists)

@@ -46,10 +46,6 @@ ADDRESS = "http://127.0.0.1:8000"
 """Where `unskew serve` listens unless told otherwise."""
 SHOWN = 10
 _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
-_ASK = (
-    "from urllib.request import *; print(urlopen(Request('{address}/v1/rank', open({path!r}, 'rb').read(), "
-    "{{'content-type': 'application/json'}})).read().decode())"
-)
 DEMO_ARMS: dict[str, MethodConfig] = {
     "naive": Naive(),
     "dla": DLA(),
@@ -252,15 +248,8 @@ def serving_lines(out: Path | str, run: str = "dla") -> list[str]:
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         lines = [f"To serve the debiased ranker: {MissingExtra('serve', missing[0])}; then"]
     lines += [f"    {own_command()} serve {shlex.quote(str(folder / run))}"]
-    return [*lines, "Ask it, in another terminal:", f"    {ask_command(folder / REQUEST)}"]
-
-
-def ask_command(request: Path) -> str:
-    """What asks the server on this machine: curl where it is installed, else Python."""
-    if shutil.which("curl"):
-        data = shlex.quote(f"@{request}")
-        return f"curl -s {ADDRESS}/v1/rank -H 'content-type: application/json' -d {data}"
-    return shlex.join([_near(sys.executable), "-c", _ASK.format(address=ADDRESS, path=str(request))])
+    asked = f"{ADDRESS}/v1/rank -H 'content-type: application/json' -d {shlex.quote(f'@{folder / REQUEST}')}"
+    return [*lines, "Ask it, in another terminal:", f"    curl -s {asked}"]
 
 
 def own_command() -> str:
@@ -269,10 +258,4 @@ def own_command() -> str:
     found = shutil.which("unskew")
     if found is not None and Path(found).resolve() == own.resolve():
         return "unskew"
-    return shlex.quote(_near(own)) if own.exists() else f"{shlex.quote(_near(sys.executable))} -m unskew"
-
-
-def _near(path: Path | str) -> str:
-    """A path from here, where it lies below; `.venv/bin/python` stays what it is, a link."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else str(path)
+    return shlex.quote(str(own)) if own.exists() else f"{shlex.quote(sys.executable)} -m unskew"

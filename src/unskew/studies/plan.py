@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric
+from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric, places
 from unskew.measuring.counterfactual.examination import examination_of
 from unskew.measuring.experiments.sequential import reach
 from unskew.options.runs import PlanArguments
@@ -205,14 +205,10 @@ def _resolution(proof: ClickEvidence) -> tuple[str, float] | None:
 
 def _gain(made: Twin) -> float:
     """True relative gain of the best order over the one shown, in DCG@10 of relevance, on the log's pages."""
-    layout = made.layout
-    gain = made.relevance[layout.row]
-    page = np.repeat(np.arange(len(layout)), layout.sizes)
-    start = layout.offsets[:-1][page]
-    shown = np.arange(len(page)) - start
-    best = np.empty(len(page), np.int64)
-    best[np.lexsort((-gain, page))] = shown
-    value = [float((gain * np.where(place < 10, 1 / np.log2(place + 2.0), 0.0)).sum()) for place in (best, shown)]
+    pages, gain = LoggedPages.from_log(made.layout), made.relevance[made.layout.row]
+    shown = np.arange(len(gain)) - pages.offsets[pages.page] + 1
+    discounts = [np.where(place <= 10, 1 / np.log2(1.0 + place), 0.0) for place in (places(gain, pages), shown)]
+    value = [float((gain * discount).sum()) for discount in discounts]
     return value[0] / value[1] - 1
 
 

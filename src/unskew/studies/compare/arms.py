@@ -66,11 +66,6 @@ class Arm:
     """Whether it has training settings of its own, so that they say nothing of how others should be tried."""
 
     @property
-    def packaged(self) -> bool:
-        """Whether it is one of PACKAGES."""
-        return all(isinstance(point.method, PackageConfig) for point in self.points)
-
-    @property
     def trainings(self) -> dict[Training, str]:
         """The shared training settings that are tried, with their text; none for a package."""
         shared = () if self.trained_apart else self.points
@@ -88,12 +83,6 @@ class Grid(Config):
     __pydantic_extra__: dict[str, Values] = Field(init=False)
     training: dict[str, Values] = Field(default_factory=dict)
 
-    @property
-    def axes(self) -> dict[tuple[str, str], list[Any]]:
-        """What it varies: ("method" or "training", setting) with its values."""
-        axes = {("method", name): values for name, values in self.__pydantic_extra__.items()}
-        return axes | {("training", name): values for name, values in self.training.items()}
-
 
 class ArmTable(Config):
     """What a table of a method may say besides its settings."""
@@ -105,32 +94,28 @@ class ArmTable(Config):
     """Settings under one behaviour alone."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What the file says of all arms."""
-
-    ranker: Ranker
-    training: Mapping[str, Any]
-    grid: Mapping[str, Sequence[Any]]
-    """Training settings that every method is tried with."""
-
-
 ADDED: Mapping[str, Mapping[str, Any]] = {"naive": {}, "labeled": {"documents": "all"}}
 """Arms that learn and are added where a file has none, with their settings."""
 
 
 def read_arms(
-    tables: Sequence[Mapping[str, Any]], shared: Shared, added: Sequence[str] = tuple(ADDED)
+    tables: Sequence[Mapping[str, Any]],
+    ranker: Ranker,
+    training: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]],
+    added: Sequence[str],
 ) -> list[Arm]:
-    """The arms of a file, with those of ADDED that it lacks, tuned as the methods are."""
-    training_of(shared.training, "training")
-    arms = [_arm(f"methods.{index}", table, shared) for index, table in enumerate(tables)]
-    tuned = {how: text for arm in arms for how, text in arm.trainings.items()}
-    tuned = tuned or {training_of(shared.training, "training"): ""}
+    """The arms of a file, with those of ADDED that it lacks, tuned as the methods are.
+
+    Ranker, training settings and the grid of training settings are those that the file has for all arms.
+    """
+    usual = training_of(training, "training")
+    arms = [_arm(f"methods.{index}", table, ranker, training, grid) for index, table in enumerate(tables)]
+    tuned = {how: text for arm in arms for how, text in arm.trainings.items()} or {usual: ""}
     for name in added:
         if all(arm.label != name for arm in arms):
             method = table_of(name, {"name": name, **ADDED[name]}, METHODS)
-            points = (Point(method, shared.ranker, how, text, text) for how, text in tuned.items())
+            points = (Point(method, ranker, how, text, text) for how, text in tuned.items())
             arms.append(Arm(name, tuple(points)))
     return arms
 
@@ -150,33 +135,34 @@ def label_of(key: str, content: dict[str, Any]) -> str:
     return label
 
 
-def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
+def _arm(
+    key: str,
+    table: Mapping[str, Any],
+    ranker: Ranker,
+    training: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]],
+) -> Arm:
     """An arm with every combination of its grid and of the file's."""
     content = dict(table)
     label = label_of(key, content)
     said = checked(ArmTable, {name: content.pop(name) for name in ArmTable.model_fields if name in content}, key)
-    ranker, apart = said.ranker, said.training
     method = table_of(key, content, LEARNERS)
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{label} is the name of an arm that every comparison has", argument=Key(f"{key}.label"))
-    packaged = isinstance(method, PackageConfig)
-    own = said.grid.axes
-    tuned = any(home == "training" for home, _ in own)
-    if packaged and (ranker is not None or tuned or apart):
-        wrong = "grid.training" if tuned else "training" if apart else "ranker"
-        raise ConfigError(
-            f"{method.name} grows its own trees; give it settings of theirs", argument=Key(f"{key}.{wrong}")
-        )
-    of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
-    axes = own if packaged else {("training", name): each for name, each in shared.grid.items()} | own
-    own_training = dict(shared.training) | apart
+    own = {"grid.training": said.grid.training, "training": said.training, "ranker": said.ranker}
+    packaged, wrong = isinstance(method, PackageConfig), [name for name, given in own.items() if given]
+    if packaged and wrong:
+        what = f"{method.name} grows its own trees; give it settings of theirs"
+        raise ConfigError(what, argument=Key(f"{key}.{wrong[0]}"))
+    of_ranker = ranker if said.ranker is None else table_of(f"{key}.ranker", said.ranker, RANKERS)
+    own_training = {**training, **said.training}
     training_of(own_training, f"{key}.training")
     usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
+    trained, varied = {**({} if packaged else grid), **said.grid.training}, said.grid.model_extra or {}
     points = []
-    for values in itertools.product(*axes.values()):
-        choice = dict(zip(axes, values, strict=True))
-        of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
-        of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
+    for values in itertools.product(*trained.values(), *varied.values()):
+        of_training = dict(zip(trained, values, strict=False))
+        of_method = dict(zip(varied, values[len(trained) :], strict=True))
         changed = {
             name: (table_of(f"{key}.under.{name}", content | of_method | changes, LEARNERS), _text(changes))
             for name, changes in said.under.items()
@@ -186,12 +172,12 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
                 table_of(key, content | of_method, LEARNERS),
                 None if packaged else of_ranker,
                 training_of(usual | own_training | of_training, f"{key}.grid.training"),
-                _text({axis: value for (_, axis), value in choice.items()}),
+                _text(of_training | of_method),
                 _text(of_training),
                 changed,
             )
         )
-    return Arm(label, tuple(points), bool(apart))
+    return Arm(label, tuple(points), bool(said.training))
 
 
 def _text(chosen: Mapping[str, Any]) -> str:

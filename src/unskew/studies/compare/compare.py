@@ -1,14 +1,5 @@
 """A comparison: every behaviour, method, setting and seed, each learned once, then tables and a verdict.
 
-A folder of a comparison holds
-
-    compare.json       what was asked for
-    cells/             what each cell found, by a hash of all that it depends on
-    results.parquet    one row per cell
-    table.md           means and spread over seeds, with significance
-    report.html        the same with figures, opens offline
-    figure.svg         nDCG@10 of every arm
-
 A second call runs only what is missing: cells that were interrupted, that failed, or whose settings changed. Cells
 of settings that are no longer asked for stay, for the day they are asked for again. With force a comparison begins
 anew beside its place, in `NAME.partial`, and takes the place when it is done; the old one stays until then.
@@ -167,7 +158,7 @@ def _jobs(asked: Asked, source: ListParts | RealLog) -> int:
     """Two processes where there are two processors and memory for both, else one."""
     if isinstance(source, RealLog):
         logs = [log for log in (source.train, source.validation, source.test) if log is not None]
-        features, pages = source.documents.features.nbytes, sum(map(len, logs))
+        features, pages = source.train.lists.features.nbytes, sum(map(len, logs))
     else:
         features = sum(part.features.nbytes for part in (source.train, source.validation, source.test) if part)
         pages = asked.file.pages or 5 * (asked.file.clicks or 0)

@@ -1,35 +1,6 @@
 """Compare files: the data, behaviours, methods, settings and seeds of a comparison, checked strictly.
 
-    out = "../runs/comparison"
-    pages = 100000
-    seeds = 3                        # 0, 1, 2; or a list
-
-    [data.synthetic]                 # or lists, validation and test; or preset, folder and fold
-    queries = 1000
-
-    [[behaviours]]
-    name = "position"
-
-    [[methods]]
-    name = "dla"
-    grid.max_weight = [5.0, 20.0]    # every combination of the values is tried
-    ranker = { name = "trees" }      # where it is not the file's
-    training = { clip = 1.0 }        # the same for training
-    under.position = { elu = true }  # settings under one behaviour alone
-
-    [[methods]]
-    name = "lightgbm_position"       # what one would otherwise reach for
-
-    [grid.training]                  # tried with every method
-    learning_rate = [0.001, 0.003]
-
-On a real log there are no behaviours, and no pages are drawn:
-
-    [data]
-    log = "parts"                    # as `unskew split` writes it, or one log, which is then cut by query
-    features = ["products.parquet"]
-
-Paths are relative to the file.
+`examples/compare.toml` is one; docs/how_to/compare.md says what its keys mean. Paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -47,7 +18,7 @@ from unskew.options.base import Paths
 from unskew.options.runs import LogFiles
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
-from unskew.studies.compare.arms import Arm, Shared, Values, label_of, read_arms
+from unskew.studies.compare.arms import Arm, Values, label_of, read_arms
 from unskew.tables.lists.datasets import PRESETS
 from unskew.tables.lists.scaling import SCALINGS
 
@@ -177,7 +148,7 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     _check_data(file)
     ranker = table_of("ranker", file.ranker, RANKERS)
     added = ("naive", "labeled") if file.data.log is None else ("naive",)
-    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid.training), added)
+    arms = read_arms(file.methods, ranker, file.training, file.grid.training, added)
     _distinct("methods", [arm.label for arm in arms])
     _check_arms(file.data, arms)
     unlabelled = file.data.lists is not None and file.data.validation is None
@@ -196,7 +167,7 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     labels = {arm.label: arm for arm in arms}
     baselines = file.baselines
     if baselines is None:
-        baselines = [label for label, arm in labels.items() if label == "naive" or arm.packaged]
+        baselines = [label for label, arm in labels.items() if label == "naive" or arm.points[0].ranker is None]
     return Asked(
         file=file,
         base=base,

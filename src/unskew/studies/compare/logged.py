@@ -26,7 +26,6 @@ from unskew.measuring import ClickEvidence, LoggedPages, mean_over_seeds, ndcg_m
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
 from unskew.options.runs import DataFiles, LogFiles
 from unskew.results import plain
-from unskew.studies.compare.arms import Point
 from unskew.studies.compare.cells import Cell, Comparison, Finding, hash_of, learned_by
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.verdict import NAIVE, LogRow
@@ -58,36 +57,24 @@ class RealLog:
     """What is drawn again for intervals."""
 
     @property
-    def documents(self) -> Lists:
-        """What all parts show."""
-        return self.train.lists
-
-    @property
     def missing(self) -> list[str]:
         """Parts that are cut off the training pages."""
         return [name for name in ("validation", "test") if getattr(self, name) is None]
 
-    def judging(self, seeds: Sequence[int]) -> list[Log]:
-        """For each seed the test pages that its rankers are judged on: no page judges two seeds.
+    def judging(self, seeds: Sequence[int]) -> tuple[list[Log], Log]:
+        """For each seed the test pages that its rankers are judged on, and those of all: no page judges two seeds.
 
         Were it judged by all of them, the same clicks would count as often as there are seeds.
         """
         if self.test is not None:
             number = np.unique(self.pages(self.test).cluster, return_inverse=True)[1] % len(seeds)
-            return [self.test.take(number == index) for index in range(len(seeds))]
+            return [self.test.take(number == index) for index in range(len(seeds))], self.test
         parts, before = [], np.zeros(len(self.train), bool)
-        for flags in self._test_flags(seeds):
+        for seed in seeds:
+            flags = cuts(self.train, len(self.missing), seed)[-1]
             parts.append(self.train.take(flags & ~before))
             before |= flags
-        return parts
-
-    def judging_whole(self, seeds: Sequence[int]) -> LoggedPages:
-        """The test pages of all seeds."""
-        whole = self.train.take(np.any(self._test_flags(seeds), axis=0)) if self.test is None else self.test
-        return self.pages(whole)
-
-    def _test_flags(self, seeds: Sequence[int]) -> list[Array]:
-        return [cuts(self.train, len(self.missing), seed)[-1] for seed in seeds]
+        return parts, self.train.take(before)
 
     def drawn(self, seed: int) -> tuple[Log, Log, Log]:
         """The parts that a seed learns from, is chosen by and judged on."""
@@ -156,7 +143,7 @@ class LogCell(Cell):
         done = run(asked, split(train, None, asked), judged=False)
         if done.fit.status == "interrupted":
             raise KeyboardInterrupt
-        scores, seen = done.score(log.documents), done.propensity()
+        scores, seen = done.score(log.train.lists), done.propensity()
         if not np.isfinite(scores).all():
             raise RunError(f"{self.arm} scores documents with what is no number; train it longer, or otherwise")
         found: dict[str, Any] = {"steps": done.fit.step, "clicks": int(train.click.sum())}
@@ -173,19 +160,14 @@ class LogCell(Cell):
 
 def log_cells(asked: Asked, hashed: str) -> list[LogCell]:
     """Every cell; those of a seed stand together."""
-    return [
-        make_log_cell(asked, hashed, arm.label, index, point, seed)
-        for seed in asked.seeds
-        for arm in asked.arms
-        for index, point in enumerate(arm.points)
-    ]
-
-
-def make_log_cell(asked: Asked, hashed: str, arm: str, index: int, point: Point, seed: int) -> LogCell:
-    """The cell of this arm, grid point and seed."""
-    depends = {"version": __version__, "log": hashed, "seed": seed, "scaling": asked.file.data.scaling}
-    key = hash_of(depends | learned_by(point))
-    return LogCell("", arm, index, point, seed, asked.file.data, asked.base, key)
+    cells, data = [], asked.file.data
+    for seed in asked.seeds:
+        depends = {"version": __version__, "log": hashed, "seed": seed, "scaling": data.scaling}
+        for arm in asked.arms:
+            for index, point in enumerate(arm.points):
+                key = hash_of(depends | learned_by(point))
+                cells.append(LogCell("", arm.label, index, point, seed, data, asked.base, key))
+    return cells
 
 
 def label_score(model: Scorer | Run, lists: Lists) -> float | None:
@@ -247,8 +229,9 @@ class LearnedRankers:
                 ranker = Contestant(scores, examination, learned)
                 found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
-        pages, told = [(log.pages(part), part.row) for part in log.judging(seeds)], log.judging_whole(seeds)
-        return cls(log, seeds, {key: [each[seed] for seed in seeds] for key, each in whole.items()}, pages, told)
+        parts, told = log.judging(seeds)
+        rankers = {key: [each[seed] for seed in seeds] for key, each in whole.items()}
+        return cls(log, seeds, rankers, [(log.pages(part), part.row) for part in parts], log.pages(told))
 
     def choose(self) -> dict[str, int]:
         """The grid point of each arm that stands highest on validation pages."""

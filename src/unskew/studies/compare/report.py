@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.files import complete_file
 from unskew.measuring import ClickEvidence
+from unskew.pages.documents.proof import proof_sections
 from unskew.pages.figures import dots_figure
 from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import around, spread
+from unskew.pages.numbers import around, number, span, spread
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES, Point
@@ -85,7 +85,7 @@ def simulated_page(comparison: SimulatedComparison) -> Page:
         found = [rows_table(each, comparison.baselines, how) for how, each in tables(comparison, behaviour)]
         sections.append(Section(behaviour, comparison.verdict(behaviour), found))
     drawn = Section("nDCG@10 on the test lists", figures=figures)
-    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections, *left_section(comparison)], [LEGEND])
+    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections], [LEGEND])
 
 
 def failures(comparison: Comparison) -> list[str]:
@@ -141,31 +141,6 @@ def lead(comparison: SimulatedComparison) -> str:
     return f"On this data debiasing is worth it under {len(worth)} of {total} behaviours: {', '.join(worth)}."
 
 
-LEFT = (
-    "CMIP on the test lists, mean over seeds, in nats: how far scores follow the logging ranking among documents "
-    "of one grade. 0 is a ranking that learned nothing of where documents stood; a random one has 0 too, so read "
-    "it beside nDCG."
-)
-
-
-def left_section(comparison: SimulatedComparison) -> list[Section]:
-    """CMIP of every arm with its chosen settings, a column for each behaviour; none where nothing is known."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for finding in comparison.findings:
-        cell, value = finding.cell, finding.content.get("cmip")
-        chosen = comparison.chosen.get((comparison.ways[0], cell.behaviour, cell.arm))
-        if value is not None and chosen == cell.index:
-            found.setdefault(cell.arm, {}).setdefault(cell.behaviour, []).append(float(value))
-    if not found:
-        return []
-    names = comparison.behaviours
-    rows = [
-        [arm, *(f"{np.mean(values[name]):.4f}" if name in values else "" for name in names)]
-        for arm, values in found.items()
-    ]
-    return [Section("Bias that is left", tables=[Table(["method", *names], rows, legend=LEFT)])]
-
-
 LOG_LEGEND = (
     "Methods were learned from one part of the log, their settings chosen on a second and all judged on a third, "
     "by clicks and without labels. Each stands against naive, and against the order that was shown, on the same "
@@ -184,8 +159,10 @@ def log_page(found: LogComparison) -> Page:
     best = max((row for row in found.rows if row.naive is not None), key=gain, default=None)
     for title, evidence in () if best is None else (("naive", best.naive), ("what was shown", best.shown)):
         if best is not None and evidence is not None:
-            heading = f"{best.arm} against {title}"
-            sections.append(Section(heading, f"{evidence.sentence} {evidence.agreement}", [estimates(evidence)]))
+            found_by = [table for section in proof_sections(evidence) for table in section.tables]
+            unprinted = [replace(table, printed=False) for table in found_by]
+            said = f"{evidence.sentence} {evidence.agreement}"
+            sections.append(Section(f"{best.arm} against {title}", said, unprinted))
     return Page(COMPARE_TITLE, found.verdict, sections, [LOG_LEGEND, *([BESIDE] if graded else [])])
 
 
@@ -206,49 +183,23 @@ def log_rows_table(rows: Sequence[LogRow]) -> Table:
     return Table(columns, cells, "", ("says", "interval", "settings"), wide).without_empty(but=len(_COLUMNS))
 
 
-def estimates(evidence: ClickEvidence) -> Table:
-    """Every estimate, with what it assumes."""
-    rows = [
-        [
-            one.name,
-            *_in_words(one.difference, one.relative, one.interval),
-            "" if one.overlap is None else f"{one.overlap:.0%}",
-            f"{one.pages:,}",
-            one.reason or one.assumes,
-        ]
-        for one in evidence.estimates
-    ]
-    head = ("estimate", "difference", "interval", "overlap", "pages", "assumes, or why there is none")
-    return Table(head, rows, "", ("interval", head[-1]), printed=False)
-
-
 def _told(evidence: ClickEvidence | None) -> list[str]:
     """Difference, interval and answer."""
-    if evidence is None:
-        return ["", "", ""]
     one = leading(evidence)
-    numbers = ["", ""] if one is None else _in_words(one.difference, one.relative, one.interval)
-    by = "" if one is None else f" ({name_of(one)})"
-    return [*numbers, f"{evidence.verdict}{by}"]
-
-
-def _in_words(difference: float | None, relative: float | None, interval: tuple[float, float] | None) -> list[str]:
-    """Difference and interval as text."""
-    share = "" if relative is None else f" ({relative:+.1%})"
-    first = "" if difference is None else f"{difference:+.4f}{share}"
-    return [first, "" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"]
+    if evidence is None or one is None:
+        return ["", "", "" if evidence is None else evidence.verdict]
+    share = "" if one.relative is None else f" ({one.relative:+.1%})"
+    difference = number(one.difference, "+.4f", "")
+    return [f"{difference}{share}", span(one.interval), f"{evidence.verdict} ({name_of(one)})"]
 
 
 def _figures(rows: Sequence[LogRow]) -> list[Figure]:
     """Gains over naive in per cent."""
     dots: list[dict[str, Any]] = []
     for row in rows:
-        one = None if row.naive is None else leading(row.naive)
+        one = leading(row.naive)
         if one is not None and one.interval is not None and one.relative is not None and one.other:
             ends = [100 * end / abs(one.other) for end in one.interval]
             dots.append({"name": row.arm, "mean": 100 * one.relative, "low": ends[0], "high": ends[1]})
-    return (
-        [Figure(dots_figure("against naive", dots, "gain over naive in per cent, with its interval"))]
-        if dots
-        else []
-    )
+    axis = "gain over naive in per cent, with its interval"
+    return [Figure(dots_figure("against naive", dots, axis))] if dots else []

@@ -10,7 +10,7 @@ practice, and by nDCG@10 on labelled validation lists, as papers do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError
 from unskew.learning.scoring.model import Model
-from unskew.measuring import cmip_metric, mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
+from unskew.measuring import mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
 from unskew.pages.origins import GENERATED, real
 from unskew.results import plain
 from unskew.settings import listed
@@ -162,8 +162,7 @@ def click_score(model: Model, log: Log) -> float | None:
     return None if batches is None else plain(click_likelihood(model, batches))
 
 
-PERMUTATIONS = 30
-"""Of CMIP: enough for its mean by chance; comparisons ask for no p-value."""
+_kept: dict[str, Log] = {}  # the last log of this process, by its hash
 
 
 @dataclass(frozen=True)
@@ -183,18 +182,15 @@ class SimulatedCell(Cell):
             found, scores = fit(self.point, self.seed, self.data.scaling, self.drawn(splits.train), splits)
         report = measure_ranking(scores, splits.test, MEASURED, slots=splits.longest)
         found |= {"test": report.to_dict()["means"], "queries": report.queries}
-        found |= {"without_relevant": report.without_relevant, "cmip": None}
-        if has_logging_scores(self.simulation.logger) and len(scores) > 1:
-            test, logged = splits.test, self.logged(splits)
-            query = np.repeat(np.arange(len(test)), test.sizes)
-            left = cmip_metric(scores, logged, test.labels, query=query, permutations=PERMUTATIONS)
-            found["cmip"] = left.value  # what scores still know of the logging ranking, given grades
+        found["without_relevant"] = report.without_relevant
         return found, np.asarray(np.stack([report.per_query[name] for name in MEASURED]), np.float64)
 
     def drawn(self, lists: Lists) -> Log:
-        """Its log."""
-        log: Log = _once("log", self, lambda: self.simulation.draw(lists))
-        return log
+        """Its log; made for the first cell that has it, and kept for those that follow."""
+        if self.log not in _kept:
+            _kept.clear()
+            _kept[self.log] = self.simulation.draw(lists)
+        return _kept[self.log]
 
     def random(self, splits: ListParts) -> Array:
         """Scores of the test lists at random."""
@@ -202,15 +198,10 @@ class SimulatedCell(Cell):
 
     def logged(self, splits: ListParts) -> Array:
         """Scores of the test lists by the logging ranker."""
-
-        def ranked() -> Array:
-            logger = self.simulation.logger
-            if isinstance(logger, SvmLogger):
-                return logger.fit(splits.train, self.seed).scores(splits.test)
-            return logger.scores(splits.test, self.seed)
-
-        scores: Array = _once("scores", self, ranked)
-        return scores
+        logger = self.simulation.logger
+        if isinstance(logger, SvmLogger):
+            return logger.fit(splits.train, self.seed).scores(splits.test)
+        return logger.scores(splits.test, self.seed)
 
     def unpacked(self, kept: Array) -> dict[str, Any]:
         """Every metric of each test query, by name."""
@@ -233,17 +224,6 @@ def make_cell(
         depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
     about = (behaviour, arm, index, point, seed, asked.file.data, asked.base, hash_of(depends))
     return SimulatedCell(*about, simulation, hash_of(clicked))
-
-
-_kept: dict[str, tuple[str, Any]] = {}  # the last log of this process, and the logging ranker's scores beside it
-
-
-def _once(what: str, cell: SimulatedCell, make: Callable[[], Any]) -> Any:
-    """Made for the first cell of a log, and kept for those that follow."""
-    key = f"{cell.log} {cell.seed}"
-    if what not in _kept or _kept[what][0] != key:
-        _kept[what] = (key, make())
-    return _kept[what][1]
 
 
 def forget() -> None:
@@ -275,7 +255,7 @@ class SimulatedComparison(Comparison):
     baselines: tuple[str, ...] = ("naive",)
     """Arms of which the best is what methods are tested against, besides naive."""
 
-    numbers = (*VALIDATION, "cmip", "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
+    numbers = (*VALIDATION, "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
 
     def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
         """The table of a behaviour: naive, the methods, then the other references."""

@@ -229,7 +229,7 @@ def log_verdict(rows: Sequence[LogRow]) -> str:
         return text + (f" Worse than naive: {listed(worse)}." if worse else "")
     if len(worse) == len(methods):
         return f"Do not debias: naive ranks better than {listed(worse)}."
-    if no_gain(methods):
+    if all(answer(row) == "worse" or at_most(row) < LITTLE for row in methods):
         said = f"Do not debias: no method ranks better than naive by more than {LITTLE:.0%}; the best is "
         return f"{said}{best.arm} ({told(best.naive)})."
     needed = None if best.naive is None else best.naive.pages_needed
@@ -248,11 +248,6 @@ def gain(row: LogRow) -> float:
     """What the leading estimate says, as a share of what naive is worth."""
     one = leading(row.naive)
     return 0.0 if one is None or one.relative is None else one.relative
-
-
-def no_gain(methods: Sequence[LogRow]) -> bool:
-    """Whether it is known of every method that it is worse than naive, or better by next to nothing."""
-    return all(answer(row) == "worse" or at_most(row) < LITTLE for row in methods)
 
 
 def at_most(row: LogRow) -> float:

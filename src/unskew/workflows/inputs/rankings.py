@@ -37,7 +37,7 @@ from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joins import find_rows
 from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.schema import to_array
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, Lists
 from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
 from unskew.workflows.inputs.tree_files import TreeFile
 
@@ -60,12 +60,6 @@ class Ranking(ABC):
     @abstractmethod
     def of_documents(self, lists: Lists) -> Array | None:
         """A score of every document, [M]; NaN where it has none. None for the order that was shown."""
-
-    def scores(self, log: Log) -> Array:
-        """A score of every impression of a log in memory, [N]; NaN where it has none."""
-        known = self.of_documents(log.lists)
-        scores: Array = -log.position.astype(np.float64) if known is None else known[log.row]
-        return scores
 
     @abstractmethod
     def table(self, engine: Engine, log: StoredLog) -> Table | None:
@@ -131,9 +125,8 @@ class ScoreTable(Ranking):
         """By query and document."""
         found = np.full(len(lists.features), np.nan)
         table = arrow_table(self.source)
-        table = table.rename_columns(
-            [self._ours(table.column_names).get(name, name) for name in table.column_names]
-        )
+        theirs = self._ours(table.column_names)
+        table = table.rename_columns([theirs.get(name, name) for name in table.column_names])
         self._check(table.column_names)
         rows = find_rows(table, lists)[1]
         known = rows >= 0
@@ -255,9 +248,7 @@ def documents(
     for each in several(candidates):
         parts: dict[str, Path] = {}
         if isinstance(each, str | Path):
-            from unskew.workflows.inputs.logs import (
-                log_parts,
-            )  # with all of ingest: scoring alone needs none of it
+            from unskew.workflows.inputs.logs import log_parts  # has all of ingest, which scoring does without
 
             parts = log_parts(Path(each))
         shown += parts.values() or [each]
@@ -275,16 +266,21 @@ def score_blocks(model: ScoresLists, lists: Lists, names: Names) -> Iterator[Any
     for first, last in list(list_chunks(lists.offsets)) or [(0, 0)]:
         part = lists.take(slice(first, last))
         scores = model.score(part) if len(part) else np.zeros(0, np.float32)
-        query, rank = np.repeat(np.arange(len(part)), part.sizes), np.empty(len(scores), np.int32)
-        rank[np.lexsort((-scores, query))] = np.arange(len(scores)) - part.offsets[query] + 1
         yield pa.table(
             {
-                names.theirs("query_id"): part.query_ids[query],
+                names.theirs("query_id"): np.repeat(part.query_ids, part.sizes),
                 names.theirs("doc_id"): part.document_ids(),
                 "score": scores,
-                "rank": rank,
+                "rank": document_order(scores, part).astype(np.int32),
             }
         )
+
+
+def document_order(scores: Array, lists: Lists) -> Array:
+    """The place of every document among those of its query by descending score, [M] from 1; NaN comes last."""
+    query, place = np.repeat(np.arange(len(lists)), lists.sizes), np.empty(len(scores), np.int64)
+    place[np.lexsort((-scores, query))] = np.arange(len(query)) - lists.offsets[query] + 1
+    return place
 
 
 def write_blocks(blocks: Iterator[Any], target: Any, writer: type[Any] = pq.ParquetWriter) -> None:

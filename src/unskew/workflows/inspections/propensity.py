@@ -15,11 +15,10 @@ from unskew.diagnosis.evidence.evidence import measured
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, Option
 from unskew.examination import Examination
-from unskew.learning.scoring.scorer import Scorer, load_scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.options.logs import PropensityArguments
 from unskew.settings import known
 from unskew.types import Log
-from unskew.workflows.inputs.rankings import model_of
 from unskew.workflows.proofs.proof import learned_examination
 from unskew.workflows.runs.run import Run
 
@@ -45,14 +44,10 @@ def propensity(
     PropensityArguments.check(max_weight=max_weight)
     if by is not None:
         known("by", by, get_args(By))
-    place = source if isinstance(source, str | Path) else None
-    of_run = place is not None and (Path(place) / "model.json").exists()
-    model = load_scorer(place) if of_run and place is not None else model_of(source)
-    if model is not None:
-        if by is not None:
-            raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
-        found = learned_examination(model, f"method {model.card.method['name']}", place)
-    else:
+    found = learned_examination(source)
+    if found is not None and by is not None:
+        raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
+    if found is None:
         own = isinstance(source, Log)  # its feedback stands in the place of clicks already
         with open_tables(source, columns=columns, feedback=None if own else feedback) as tables:
             found = measured(tables, by)

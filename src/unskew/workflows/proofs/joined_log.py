@@ -176,16 +176,11 @@ def _pairs(engine: Engine, log: StoredLog, shown: Table, ranking: Ranking, again
     """Every document of a query with the scores that it has, numbered."""
     import ibis
 
-    new, other = (each.table(engine, log) for each in (ranking, against))
-    if new is None and other is None:
-        pairs = shown.select(*KEYS).distinct()
-    elif new is not None and other is not None:
-        renamed = _like(other, new).select(*KEYS, other="score")
-        pairs = new.select(*KEYS, new="score").join(renamed, [*KEYS])
-    else:
-        one = new if new is not None else other
-        assert one is not None
-        pairs = one.select(*KEYS, **{"new" if new is not None else "other": one.score})
+    scored = {"new": ranking.table(engine, log), "other": against.table(engine, log)}
+    tables = [each.select(*KEYS, **{name: each.score}) for name, each in scored.items() if each is not None]
+    pairs = tables[0] if tables else shown.select(*KEYS).distinct()
+    for other in tables[1:]:
+        pairs = pairs.join(_like(other, pairs), [*KEYS])
     pairs = _like(pairs, shown)
     for name in ("new", "other"):
         if name in pairs.columns:

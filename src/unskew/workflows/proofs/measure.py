@@ -25,6 +25,11 @@ from unskew.workflows.proofs.proof import Examined, prove
 
 MEASURED = Ours("measured.json", PAGE_FILES)
 """What lies in a folder of `measure`."""
+NEEDED = (
+    *(("buckets", "by_frequency"), ("by_frequency", "lists")),
+    *(("outcomes", "lists"), ("outcomes", "log")),
+)
+"""Options, and what nothing comes of them without."""
 
 
 def measure(
@@ -75,7 +80,11 @@ def measure(
             ("nothing to measure by: give ", Option("log"), ", or ", Option("lists"), " with labels")
         )
     place = page_place(out, force=force, ours=MEASURED)
-    _refuse_unused(lists, log, outcomes, by_frequency, buckets)
+    given: dict[str, Any] = {"lists": lists, "log": log, "outcomes": outcomes or None}
+    given |= {"by_frequency": by_frequency, "buckets": buckets}
+    for name, needed in NEEDED:
+        if given[name] is not None and given[needed] is None:
+            raise ConfigError((Option(name), " goes with ", Option(needed), ": give both"))
     told = isinstance(run, str | Path) or model_of(run) is not None  # a run remembers what columns were called
     named, beside = Names.of(columns, run if told else None), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
@@ -98,18 +107,3 @@ def measure(
         page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
         write_found(place, page, found, force=force, ours=MEASURED)
     return found
-
-
-def _refuse_unused(
-    lists: object, log: object, outcomes: Sequence[str], by_frequency: object, buckets: int | None
-) -> None:
-    """Refuse options that nothing would come of."""
-    if buckets is not None and by_frequency is None:
-        raise ConfigError(
-            (Option("buckets"), " are of queries by frequency: give ", Option("by_frequency"), " too")
-        )
-    if outcomes and log is None:
-        raise ConfigError((Option("outcomes"), " are columns of a log: give ", Option("log"), " too"))
-    for name, given in (("outcomes", outcomes), ("by_frequency", by_frequency)):
-        if given and lists is None:
-            raise ConfigError((Option(name), " goes with labelled lists: give ", Option("lists"), " too"))

@@ -146,14 +146,8 @@ def _scores(ranking: Ranking, lists: Lists) -> Array:
     """A score of every document of the lists."""
     scores = ranking.of_documents(lists)
     if scores is None:
-        raise ConfigError(
-            (
-                "what was shown has no order of whole lists: measure it by ",
-                Option("log"),
-                " alone, or as ",
-                Option("against"),
-            )
-        )
+        what = "what was shown has no order of whole lists: measure it by "
+        raise ConfigError((what, Option("log"), " alone, or as ", Option("against")))
     if missing := int(np.isnan(scores).sum()):
         what = f"{missing:,} of {len(scores):,} documents of {lists.name} have no score"
         raise DataError(what, path=ranking.name, hint="score all of them, or give other lists")
@@ -162,18 +156,15 @@ def _scores(ranking: Ranking, lists: Lists) -> Array:
 
 def measure_pages(known_scores: Array, log: Log, outcomes: Sequence[str] = ()) -> dict[str, PageNdcg]:
     """How well scores of documents order the results of pages, by clicks and other columns, raw and corrected."""
-    missing = [name for name in outcomes if name not in log.columns]
-    if missing:
-        known("outcome", missing[0], log.columns)
+    for name in outcomes:
+        known("outcome", name, log.columns)
     scores, weights = known_scores[log.row], rank_weights(log.click, log.position)
     found = {}
     for name, column in {"clicks": log.click, **{name: log.columns[name] for name in outcomes}}.items():
         for at, kind in product(CUTS, ("nDCG", "IPS-nDCG")):
-            by = weights if kind == "IPS-nDCG" else None
-            values = outcome_values(name, column)
-            found[f"{kind}@{at} of {name}"] = page_ndcg_metric(
-                scores, values, offsets=log.offsets, weights=by, at=at
-            )
+            by, values = weights if kind == "IPS-nDCG" else None, outcome_values(name, column)
+            ndcg = page_ndcg_metric(scores, values, offsets=log.offsets, weights=by, at=at)
+            found[f"{kind}@{at} of {name}"] = ndcg
     return found
 
 

@@ -3,7 +3,7 @@
     found = prove("runs/dla", log="parts/test", features="features.parquet")
     found.verdict, found.sentence, found.estimates
 
-The log is one in memory, or files of any size, which are read in parts of whole queries (`judged_log.py`). What is
+The log is one in memory, or files of any size, which are read in parts of whole queries (`joined_log.py`). What is
 estimated, and when a verdict is given, is in `measuring/counterfactual`. Examination by rank comes from a file,
 from the log itself where it shuffled pages or shows documents at several ranks, or from a run, which never decides
 alone.
@@ -24,7 +24,7 @@ import numpy as np
 
 from unskew.errors import ConfigError, DataError, located
 from unskew.examination import Examination
-from unskew.learning.scoring.scorer import Scorer, load_scorer
+from unskew.learning.scoring.scorer import load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.measuring import (
     ClickEvidence,
@@ -40,8 +40,8 @@ from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
-from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking
+from unskew.types import Array, Log
+from unskew.workflows.inputs.rankings import Ranking, ShownRanking, document_order, model_of, open_ranking
 from unskew.workflows.proofs.joined_log import MISSING, JudgedPart, join_log
 
 Examined = Any
@@ -52,22 +52,22 @@ def known_examination(given: Examined) -> Examination | None:
     """Examination as a file, a run or the caller tells it; None where the log is to tell."""
     if given is None or isinstance(given, Examination):
         return given
-    if (model := model_of(given)) is not None:
-        return learned_examination(model, f"run {model.card.method['name']}")
-    if isinstance(given, str | Path):
-        if (Path(given) / "model.json").exists():
-            return learned_examination(load_scorer(given), f"run {given}", given)
-        return Examination.read(given)
-    return Examination.of(given, "numbers")
+    if (learned := learned_examination(given)) is not None:
+        return learned
+    return Examination.read(given) if isinstance(given, str | Path) else Examination.of(given, "numbers")
 
 
-def learned_examination(model: Scorer, source: str, place: Path | str | None = None) -> Examination:
-    """What the method of a run learned."""
-    theta = model.propensity()
+def learned_examination(given: object) -> Examination | None:
+    """What the method of a run learned; None of what is no run."""
+    folder = given if isinstance(given, str | Path) and (Path(given) / "model.json").exists() else None
+    model = model_of(given) if folder is None else load_scorer(folder)
+    if model is None:
+        return None
+    name, theta = model.card.method["name"], model.propensity()
     if theta is None:
         hint = "take a run of dla, ipw or regression_em, or the log itself"
-        raise DataError(f"{model.card.method['name']} learns no examination by rank", path=place, hint=hint)
-    return Examination.of(theta, source)
+        raise DataError(f"{name} learns no examination by rank", path=folder, hint=hint)
+    return Examination.of(theta, f"method {name}")
 
 
 Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
@@ -167,9 +167,8 @@ def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> J
         pages = pages.take(~lost)
     order = None if known[0] is None else document_order(known[0], log.lists)[log.row]
     candidates = None if known[0] is None else log.lists.sizes[log.query][pages.page]
-    return JudgedPart(
-        pages, scores[0], scores[1], order, candidates, None if group is None else groups_of(log, group)
-    )
+    named = None if group is None else groups_of(log, group)
+    return JudgedPart(pages, scores[0], scores[1], order, candidates, named)
 
 
 def groups_of(log: Log, column: str) -> Array:
@@ -186,15 +185,6 @@ def groups_of(log: Log, column: str) -> Array:
     names = np.array([*known.categories[column], MISSING])
     named: Array = names[np.where(np.isnan(values), len(names) - 1, values).astype(np.int64)]
     return named
-
-
-def document_order(scores: Array, lists: Lists) -> Array:
-    """The place of every document among those of its query by descending score, [M] from 1."""
-    query = np.repeat(np.arange(len(lists)), lists.sizes)
-    order = np.lexsort((np.arange(len(query)), np.where(np.isnan(scores), np.inf, -scores), query))
-    place = np.empty(len(query), np.int64)
-    place[order] = np.arange(len(query)) - lists.offsets[query] + 1
-    return place
 
 
 def _tell_lost(left_out: int, pages: int, unscored: int, impressions: int, place: str) -> None:

@@ -82,9 +82,6 @@ class TrainingData(Protocol):
         facts = self.facts()
         return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
 
-    def in_memory(self, learner: Learner) -> LogData:
-        """The log, for those who need all of it at once."""
-
 
 @dataclass(frozen=True)
 class LogData(TrainingData):
@@ -165,10 +162,6 @@ class LogData(TrainingData):
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""
         return fingerprint(self.train, self.held_out, self.validation, labels=labels)
-
-    def in_memory(self, learner: Learner) -> LogData:
-        """Itself."""
-        return self
 
     def _input(self, lists: Lists, model: Model, device: torch.device) -> Vectors | Tokens:
         """The prepared documents of lists on the device; made once."""

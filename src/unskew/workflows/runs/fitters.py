@@ -91,10 +91,9 @@ class Fitter(ABC):
 
     def whole_log(self) -> LogData:
         """The data of those who grow trees: in memory, and in one process."""
-        data = self.data.in_memory(self.asked.method)
-        if workers_of(self.asked.training) > 1:
+        if not isinstance(self.data, LogData) or workers_of(self.asked.training) > 1:
             raise ConfigError(IN_MEMORY)
-        return data
+        return self.data
 
 
 class NetworkFitter(Fitter):

@@ -29,7 +29,6 @@ from unskew.files import (
     restore,
     told_of_disks,
 )
-from unskew.files import publish as put_in_place
 from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.scorer import MODEL
 from unskew.types import Lists, Log
@@ -114,11 +113,6 @@ def claimed(out: Path, force: bool) -> Iterator[Path]:
                 copy.rename(working)
         working.mkdir(exist_ok=True)
         yield working
-
-
-def publish(working: Path, out: Path) -> None:
-    """Put the working folder in its place."""
-    put_in_place(working, out, force=True, ours=RUN)
 
 
 def _working(out: Path) -> Path:

@@ -1,26 +1,8 @@
 """A run as it is asked for: by a run file, by arguments, or by both; its content, checked once, and written.
 
-    out = "runs/dla"
-
-    [data]
-    log = "log.parquet"              # impressions
-    features = "log.train.txt"       # of its documents: tables, or LETOR files
-    validation = "log.validation.txt"
-    test = "log.test.txt"
-    scaling = "standard"
-
-    [method]
-    name = "dla"
-
-    [ranker]
-    name = "mlp"
-    sizes = [64, 32]
-
-    [training]
-    steps = 1000
-
-Arguments stand over what a file says, and every key of a run file can be set: training.batch=256. Unknown keys,
-wrong types and missing values are errors that name the key, or the argument that said it.
+`examples/run.toml` is a run file. Arguments stand over what a file says, and every key of a run file can be set:
+training.batch=256. Unknown keys, wrong types and missing values are errors that name the key, or the argument that
+said it.
 """
 
 from __future__ import annotations
@@ -144,7 +126,8 @@ def ask(
         tables = read_toml(place) if from_file else {"data": {"log": str(place)}}
         if not from_file and not said.get("columns") and given["features"] is not None:
             said["columns"] = Names.of(None, place).only(KEYS)  # tables of features are likely to use them, too
-        said |= {name: _paths(files, here=not from_file) for name, files in given.items() if files is not None}
+        at = os.path.abspath if from_file else str  # the file may lie elsewhere
+        said |= {name: [at(path) for path in several(files)] for name, files in given.items() if files is not None}
     asked = _Content(tables)
     asked.name("method", method)
     asked.name("ranker", ranker)
@@ -241,11 +224,6 @@ class _Content:
             if kind is not None and issubclass(kind, Growing):
                 return f"{key}.rounds"
         return "training.steps"
-
-
-def _paths(files: Any, *, here: bool) -> list[str]:
-    """Paths as they were given; whole ones where a run file lies elsewhere."""
-    return [str(path) if here else os.path.abspath(path) for path in several(files)]
 
 
 def parse_setting(text: str) -> tuple[str, object]:

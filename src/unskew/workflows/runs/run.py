@@ -32,7 +32,7 @@ import torch
 from safetensors import SafetensorError
 
 from unskew.errors import DataError, Option, RunError, Unproven, warn
-from unskew.files import write_json
+from unskew.files import publish, write_json
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.distributed import workers_of, world
 from unskew.learning.fitting.loop import Fit, Report
@@ -46,14 +46,14 @@ from unskew.measuring.counterfactual.evidence import Answer
 from unskew.measuring.ranking import RankingReport
 from unskew.pages.documents.summaries import run_page
 from unskew.pages.page import Page
-from unskew.results import Result, json_text, plain
+from unskew.results import Result, plain
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists
 from unskew.workflows.inputs.rankings import ModelRanking
 from unskew.workflows.proofs.proof import prove
 from unskew.workflows.runs.data import TrainingData, check_worth, encoded, own_lists
 from unskew.workflows.runs.fitters import FITTERS, Fitter
-from unskew.workflows.runs.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
+from unskew.workflows.runs.folder import RUN, RUN_FILE, claimed, refuse_to_overwrite, versions
 from unskew.workflows.runs.judges import Pick
 from unskew.workflows.runs.safety import Safety, make_safe
 from unskew.workflows.runs.settings import Settings, settled
@@ -138,7 +138,7 @@ class RunMetrics(Result):
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Result):
     """A run that has ended: what it learned, how it went, and how good it is; it scores as its model does."""
 
     model: Scorer
@@ -153,10 +153,6 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """Where it lies, how it ended and how good it is, as JSON has it."""
         return {"run": plain(self.folder), "status": self.fit.status, **self.metrics.to_dict()}
-
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as a JSON document."""
-        return json_text(self.to_dict(), indent)
 
     def page(self) -> Page:
         """How it ended, as a page."""
@@ -248,7 +244,7 @@ def run(
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:
                 (folder / RUN_FILE).write_text(run_file, encoding="utf-8")
-            publish(folder, place)
+            publish(folder, place, force=True, ours=RUN)
     return done
 
 

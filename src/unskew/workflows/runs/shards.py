@@ -12,7 +12,7 @@ from unskew.errors import ConfigError, DataError, warn
 from unskew.learning.fitting.distributed import Parts, first_process_first, workers_of
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods.contract import Context, Learner, MethodConfig
+from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches, ShardedBatches
 from unskew.logs.counts.reduction import Counts, Facts
@@ -50,8 +50,7 @@ class ShardData(TrainingData):
     def facts(self) -> Facts:
         """The training shards in numbers."""
         about = self.shards.totals()
-        names = ("pages", "impressions", "clicks", "queries", "clickless")
-        numbers = {name: about[name] for name in names}
+        numbers = {name: about[name] for name in ("pages", "impressions", "clicks", "queries", "clickless")}
         return Facts(**numbers, by_rank=self.shards.by_rank, weighted=self.shards.weighted)
 
     def fit_encoding(self, rules: EncodingRules) -> Encoding:
@@ -124,11 +123,9 @@ class ShardData(TrainingData):
         if isinstance(self.held_out, Log):
             return self.held_out
         counts = None if self.held_out is None else self.shards.load(self.held_out)
-        return (
-            None
-            if counts is None or counts.shown_at is not None
-            else unreduced(counts, weighted=self.shards.weighted is not None)
-        )
+        if counts is None or counts.shown_at is not None:
+            return None
+        return unreduced(counts, weighted=self.shards.weighted is not None)
 
     def fingerprint(self, *, labels: bool) -> str:
         """The key of the shards, which is a hash of their sources, and a hash of what weights are chosen by."""
@@ -138,10 +135,6 @@ class ShardData(TrainingData):
     def in_numbers(self) -> dict[str, int]:
         """Pages, impressions, clicks, queries and shards."""
         return super().in_numbers() | {"shards": len(self.shards)}
-
-    def in_memory(self, learner: Learner) -> LogData:
-        """Shards are not."""
-        raise ConfigError(f"{learner.name}: {IN_MEMORY}")
 
 
 def unreduced(counts: Counts, *, weighted: bool = False) -> Log:

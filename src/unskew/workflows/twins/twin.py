@@ -1,20 +1,7 @@
 """A twin of a log: fitted to it, simulated from, and with relevance known, to try things before spending traffic.
 
-    pages      drawn from the log's own, with their query, results, order and serp_* columns: so the query mix, its
-               tail, how often orders change, page sizes and what stands where are those of the log
-    clicks     a click model of (query, document) pairs: the position-based one unless another explains held-out
-               pages clearly better, mixtures among them (several kinds of people); and a share of idle pages,
-               where more have no click than the model expects
-    examination   from shuffled pages or documents at several ranks where the log tells it and clicks are
-               position-based (`diagnosis.evidence`), moved within its interval to meet the click rates; else
-               as the click model has it, and then the twin says what was assumed
-    relevance  of each (query, document), drawn from its posterior given clicks and examination, so that it differs
-               as much as in the log; the prior is the mean of documents that usually stood at the same rank, and
-               follows features where given; then scaled so that these documents are clicked as often as in the log
-    grades     0 to 4 from relevance, by log2(1 + 15 r) between its lowest and highest values
-
-What a twin cannot tell: queries and documents that the log never showed, but for features; and what a click model
-cannot express. `portrait` puts both side by side.
+Pages are drawn from the log's own, and clicked by a click model of (query, document) pairs (`fitting.py`).
+docs/how_to/twin.md says what is fitted to what, and what a twin cannot tell; `portrait` puts both side by side.
 """
 
 from __future__ import annotations
@@ -35,6 +22,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.names import Names
+from unskew.results import Result
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import documents
@@ -58,7 +46,7 @@ PROBE = 20_000
 
 
 @dataclass(frozen=True)
-class Twin:
+class Twin(Result):
     """A world that could have made the log."""
 
     layout: Log
@@ -155,10 +143,6 @@ class Twin:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it."""
         return self.report().to_dict()
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The report as a JSON document."""
-        return self.report().to_json(indent)
 
 
 def twin(
