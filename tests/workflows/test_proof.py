@@ -331,7 +331,7 @@ def test_measure_takes_labels_and_clicks_at_once(world: World) -> None:
 def test_measure_says_what_is_missing(world: World) -> None:
     with pytest.raises(ConfigError, match="give log=, or lists= with labels"):
         unskew.measure(world.path("scores.parquet"))
-    with pytest.raises(ConfigError, match="outcomes= goes with lists="):
+    with pytest.raises(ConfigError, match="outcomes= says nothing alone: give lists= too"):
         unskew.measure(world.path("scores.parquet"), log=world.log, outcomes=["sales"])
     with pytest.raises(ConfigError, match="has no order of whole lists"):
         unskew.measure("shown", world.lists)

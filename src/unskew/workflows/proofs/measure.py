@@ -84,7 +84,7 @@ def measure(
     given |= {"by_frequency": by_frequency, "buckets": buckets}
     for name, needed in NEEDED:
         if given[name] is not None and given[needed] is None:
-            raise ConfigError((Option(name), " goes with ", Option(needed), ": give both"))
+            raise ConfigError((Option(name), " says nothing alone: give ", Option(needed), " too"))
     told = isinstance(run, str | Path) or model_of(run) is not None  # a run remembers what columns were called
     named, beside = Names.of(columns, run if told else None), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
