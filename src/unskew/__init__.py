@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from unskew.workflows.inspections.report import report as report
     from unskew.workflows.proofs.experiment import experiment as experiment
     from unskew.workflows.proofs.measure import measure as measure
-    from unskew.workflows.proofs.ship import ship as ship
+    from unskew.workflows.proofs.measure import ship as ship
     from unskew.workflows.runs.learn import learn as learn
     from unskew.workflows.runs.run import Run as Run
     from unskew.workflows.twins.twin import twin as twin

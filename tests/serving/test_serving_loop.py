@@ -17,13 +17,13 @@ from starlette.testclient import TestClient
 
 import unskew
 from unskew.diagnosis.diagnosis import Diagnosis
+from unskew.measuring.shipping import Shipping
 from unskew.serving.explore import ExploreSettings
 from unskew.serving.scoring.models import Models
 from unskew.serving.service.app import make_app
 from unskew.serving.service.server import ServePlan
 from unskew.serving.settings import ServeSettings
 from unskew.types import Lists
-from unskew.workflows.proofs.ship import Shipping
 from unskew_reproductions.experiments.visitors import Visitors
 
 ROUNDS, TOGETHER, SHOWN = (1500, 2500, 4000), 100, 8

@@ -229,8 +229,8 @@ def test_what_decided_leads() -> None:
         ({"behaviours": [{"name": "position"}]}, r"behaviours: cannot be given beside data\.log"),
         ({"pages": 100}, r"pages: cannot be given beside data\.log"),
         ({"logger": {"name": "svm"}}, r"logger: cannot be given beside data\.log"),
-        ({"methods": [{"name": "labeled"}]}, "methods: labeled learns from labels"),
-        ({"training": {"validate_on": "labels"}}, "only clicks choose"),
+        ({"methods": [{"name": "labeled"}]}, "methods: beside data.log only clicks are learned from"),
+        ({"training": {"validate_on": "labels"}}, "only clicks are learned from, and choose"),
         ({"data": {"log": "log.parquet"}}, r"data\.features: missing"),
         ({"data": {"log": "a", "features": "b", "synthetic": {}}}, "there is synthetic and log"),
         (

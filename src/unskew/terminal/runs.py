@@ -71,7 +71,7 @@ def measure(asked: options.MeasureArguments, as_json: Json = False) -> None:
 def ship(asked: options.ShipArguments, as_json: Json = False) -> None:
     """Print the decision; the status says it too."""
     from unskew.pages.documents.proof import ship_page
-    from unskew.workflows.proofs.ship import ship
+    from unskew.workflows.proofs.measure import ship
 
     found = ship(**asked.given(), command=typed())
     show_result(found, as_json, ship_page, asked.out)

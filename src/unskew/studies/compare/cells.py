@@ -181,7 +181,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     else:
         took = round(time.perf_counter() - began, 3)
         found |= {"status": "finished", "seconds": took, "largest_mb": peak_memory()}
-    about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
+    about = {"cell": str(cell), "settings": learned_by(cell.point), "seed": cell.seed, "version": __version__}
     if kept is not None:  # the numbers first: where there is text, the cell is whole
         with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
             np.save(file, kept)
@@ -215,18 +215,11 @@ def dumped(config: Any) -> dict[str, Any]:
     return {"kind": type(config).__name__} | dict(config.model_dump(exclude_defaults=True))
 
 
-def learned_by(point: Point) -> dict[str, Any]:
-    """What learning depends on, of a combination of settings; packages take little of the training settings."""
-    if point.ranker is None:
-        return {"method": dumped(point.method), "validate_on": point.training.validate_on}
-    return {"method": dumped(point.method), "training": dumped(point.training), "ranker": dumped(point.ranker)}
-
-
-def settings_of(cell: Cell) -> dict[str, Any]:
-    """Settings of the cell's method and training, ready for JSON."""
-    if cell.point is None:
+def learned_by(point: Point | None) -> dict[str, Any]:
+    """What learning depends on besides data and seed, ready for JSON; packages take little of the training."""
+    if point is None:
         return {}
-    point, method = cell.point, cell.point.method.model_dump(mode="json")
+    method = point.method.model_dump(mode="json")
     if point.ranker is None:
         return {"method": method, "training": {"validate_on": point.training.validate_on}}
     training = point.training.model_dump(mode="json", exclude={"seed", "threads", "device"})
@@ -279,7 +272,7 @@ class Comparison(ABC):
             cell, found = finding.cell, {**finding.content, **finding.content.get("test", {})}
             about: dict[str, Any] = {"behaviour": cell.behaviour} if cell.behaviour else {}
             about |= {"method": cell.arm, "point": cell.varied, "seed": cell.seed}
-            about |= {"settings": json.dumps(settings_of(cell), sort_keys=True), **self.selected(cell)}
+            about |= {"settings": json.dumps(learned_by(cell.point), sort_keys=True), **self.selected(cell)}
             about |= {name: found.get(name) for name in self.numbers}
             rows.append(about | {"status": found["status"], "error": finding.error, "cell": cell.key})
         return rows

@@ -20,6 +20,7 @@ from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import log_origin, simulated_on
 from unskew.pages.page import PAGE_FILES
+from unskew.simulation import ScoresLogger
 from unskew.studies.compare.cells import Cell, Comparison, Finding, read_cell, run_missing
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.logged import LogComparison, RealLog, judged, log_cells, read_log
@@ -28,7 +29,6 @@ from unskew.studies.compare.simulated import (
     ListParts,
     compared,
     forget,
-    has_logging_scores,
     lists_words,
     make_cell,
     read_data,
@@ -112,7 +112,7 @@ def compared_in(
 
 def grid(asked: Asked, splits: ListParts) -> Sequence[Cell]:
     """Every cell; those that share a log stand together."""
-    unlearned = ["random"] + ["logging"] * has_logging_scores(asked.logger)
+    unlearned = ["random"] if isinstance(asked.logger, ScoresLogger) else ["random", "logging"]
     arms = [(arm.label, len(arm.points)) for arm in asked.arms] + [(name, 1) for name in unlearned]
     return [
         make_cell(asked, splits.hashes, behaviour, label, index, seed)
@@ -126,7 +126,7 @@ def grid(asked: Asked, splits: ListParts) -> Sequence[Cell]:
 def notes_on(asked: Asked, splits: ListParts) -> list[str]:
     """What a reader of the tables should know."""
     notes = []
-    if not has_logging_scores(asked.logger):
+    if isinstance(asked.logger, ScoresLogger):  # it cannot rank other lists than those it logged
         notes.append("There is no arm `logging`: its scores are given for the training lists only.")
     if splits.validation is None:
         notes.append("There are no validation lists, so settings are chosen on held-out clicks only.")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -150,19 +150,20 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     added = ("naive", "labeled") if file.data.log is None else ("naive",)
     arms = read_arms(file.methods, ranker, file.training, file.grid.training, added)
     _distinct("methods", [arm.label for arm in arms])
-    _check_arms(file.data, arms)
-    unlabelled = file.data.lists is not None and file.data.validation is None
-    if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
-        raise ConfigError(
-            (Option(Key("training.validate_on"), "labels"), " needs ", Option(Key("data.validation")))
-        )
+    points = [point for arm in arms for point in arm.points]
+    by_labels = any(point.training.validate_on == "labels" for point in points)
+    if file.data.log is not None and (by_labels or any(point.reads_labels for point in points)):
+        raise ConfigError("beside data.log only clicks are learned from, and choose", argument=Key("methods"))
+    if by_labels and file.data.lists is not None and file.data.validation is None:
+        needed = Option(Key("data.validation"))
+        raise ConfigError((Option(Key("training.validate_on"), "labels"), " needs ", needed))
     people = []
     for index, given in enumerate(file.behaviours):
         table = dict(given)
         label = label_of(f"behaviours.{index}", table)
         people.append((label, table_of(f"behaviours.{index}", table, BEHAVIOURS)))
     _distinct("behaviours", [label for label, _ in people])
-    for label in {label for arm in arms for point in arm.points for label in point.under}:
+    for label in {label for point in points for label in point.under}:
         known(Key("under"), label, dict(people))
     labels = {arm.label: arm for arm in arms}
     baselines = file.baselines
@@ -206,21 +207,6 @@ def _check_data(file: CompareFile) -> None:
     if data.log is not None and simulated:
         what = "cannot be given beside data.log, whose clicks are real"
         raise ConfigError(what, argument=Key(simulated[0]), hint="remove one of them")
-
-
-def _check_arms(data: CompareData, arms: Sequence[Arm]) -> None:
-    """Nothing learns from labels, or is chosen by them, where the clicks are real."""
-    for arm in arms if data.log is not None else ():
-        for point in arm.points:
-            if point.reads_labels:
-                raise ConfigError(
-                    f"{arm.label} learns from labels; beside data.log only clicks are learned from",
-                    argument=Key("methods"),
-                )
-            if point.training.validate_on == "labels":
-                raise ConfigError(
-                    "beside data.log only clicks choose", argument=Key("training.validate_on"), value="labels"
-                )
 
 
 def _distinct(key: str, labels: list[str]) -> None:

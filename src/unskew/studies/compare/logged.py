@@ -3,10 +3,8 @@
 In a folder that `unskew split` wrote these are its parts, the same for every seed. Another log is cut by query,
 anew with every seed: a fifth of the queries judges, a fifth chooses; pages, where there are few queries.
 
-One contest (`workflows/runs/judges.py`) over all arms and settings chooses: an arm takes the settings that stand
-highest, and nobody is judged by what its own arm knows of examination. The judge of `measuring/counterfactual`
-then holds each arm against naive, and against what was shown, on the same test pages, dealt out among the seeds;
-with m methods intervals are at 1 - 0.05 / m, after Bonferroni. Labels, where there are some, choose nothing.
+One contest (`workflows/runs/judges.py`) over all arms and settings chooses; `measuring/counterfactual` then holds
+each arm against naive and what was shown. docs/how_to/compare.md has the rules.
 """
 
 from __future__ import annotations
@@ -204,22 +202,11 @@ class LogComparison(Comparison):
         return {"selected": self.chosen.get(cell.arm) == cell.index}
 
 
-@dataclass(frozen=True)
 class LearnedRankers:
-    """All rankers that finished with every seed, by arm and grid point."""
+    """All rankers that finished with every seed, and the test pages that each seed is judged on."""
 
-    log: RealLog
-    seeds: Sequence[int]
-    rankers: Mapping[tuple[str, int], Sequence[Contestant]]
-    """One for each seed."""
-    pages: Sequence[tuple[LoggedPages, Array]]
-    """For each seed the test pages that it is judged on, and the documents on them."""
-    whole: LoggedPages
-    """The test pages of all seeds."""
-
-    @classmethod
-    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> LearnedRankers:
-        """Those of the findings."""
+    def __init__(self, log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> None:
+        self.log, self.seeds = log, seeds
         found: dict[tuple[str, int], dict[int, Contestant]] = {}
         for finding in findings:
             if finding.finished:
@@ -229,9 +216,10 @@ class LearnedRankers:
                 ranker = Contestant(scores, examination, learned)
                 found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
-        parts, told = log.judging(seeds)
-        rankers = {key: [each[seed] for seed in seeds] for key, each in whole.items()}
-        return cls(log, seeds, rankers, [(log.pages(part), part.row) for part in parts], log.pages(told))
+        self.rankers = {key: [each[seed] for seed in seeds] for key, each in whole.items()}  # by arm and point
+        parts, all_parts = log.judging(seeds)
+        self.pages = [(log.pages(part), part.row) for part in parts]
+        self.whole = log.pages(all_parts)
 
     def choose(self) -> dict[str, int]:
         """The grid point of each arm that stands highest on validation pages."""
@@ -255,7 +243,7 @@ class LearnedRankers:
 
 def judged(log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> tuple[dict[str, int], list[LogRow]]:
     """The settings chosen, and every arm with them, judged."""
-    learned = LearnedRankers.of(log, seeds, findings)
+    learned = LearnedRankers(log, seeds, findings)
     chosen = learned.choose()
     arms = list(dict.fromkeys(finding.cell.arm for finding in findings))
     order = [arm for arm in (NAIVE, *(arm for arm in arms if arm != NAIVE)) if arm in chosen]

@@ -156,7 +156,8 @@ def log_page(found: LogComparison) -> Page:
     """The verdict, every method, and what the estimates of the best one say."""
     graded = any(row.graded is not None for row in found.rows)
     sections = [Section("Methods", "", [log_rows_table(found.rows)], _figures(found.rows))] if found.rows else []
-    best = max((row for row in found.rows if row.naive is not None), key=gain, default=None)
+    methods = [row for row in found.rows if row.naive is not None]
+    best = max(methods, key=lambda row: gain(row.naive), default=None)
     for title, evidence in () if best is None else (("naive", best.naive), ("what was shown", best.shown)):
         if best is not None and evidence is not None:
             found_by = [table for section in proof_sections(evidence) for table in section.tables]

@@ -25,7 +25,7 @@ from unskew.measuring import mean_over_seeds, measure_ranking, page_ndcg_metric,
 from unskew.pages.origins import GENERATED, real
 from unskew.results import plain
 from unskew.settings import listed
-from unskew.simulation import Logger, ScoresLogger, Simulation, SvmLogger
+from unskew.simulation import Simulation, SvmLogger
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cells import (
     MEASURED,
@@ -137,17 +137,15 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> t
     model, trained = done.model, done.fit
     if trained.status == "interrupted":
         raise KeyboardInterrupt
+    pages = model.score(held_out.lists)[held_out.row], held_out.click
+    by_rank = rank_weights(held_out.click, held_out.position)
+    ips = page_ndcg_metric(*pages, offsets=held_out.offsets, weights=by_rank)
     found = {
         "steps": trained.step,
         "clicks": int(train.click.sum()),
         "validation_ndcg@10": None if lists is None else label_score(model, lists),
-        "validation_ips_ndcg@10": None,
+        "validation_ips_ndcg@10": plain(ips.mean),
     }
-    pages = model.score(held_out.lists)[held_out.row], held_out.click
-    by_rank = rank_weights(held_out.click, held_out.position)
-    found["validation_ips_ndcg@10"] = plain(
-        page_ndcg_metric(*pages, offsets=held_out.offsets, weights=by_rank).mean
-    )
     if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
         found["validation_click_ndcg@10"] = plain(click_ndcg(model, held_out))
     else:
@@ -231,11 +229,6 @@ def forget() -> None:
     read_data.cache_clear()
     read_log.cache_clear()
     _kept.clear()
-
-
-def has_logging_scores(logger: Logger) -> bool:
-    """Whether the logging ranker can rank other lists than those it logged."""
-    return not isinstance(logger, ScoresLogger)
 
 
 # ---- what was found

@@ -214,45 +214,41 @@ LITTLE = 0.01
 
 def log_verdict(rows: Sequence[LogRow]) -> str:
     """Whether to debias, and with what."""
-    methods = [row for row in rows if row.naive is not None]
-    if not methods:
+    held = {row.arm: row.naive for row in rows if row.naive is not None}
+    if not held:
         missing = "no method finished" if any(row.arm == NAIVE for row in rows) else "naive has no result"
         return f"Nothing can be said, as {missing}."
-    best = max(methods, key=gain)
-    better = sorted((row for row in methods if answer(row) == "better"), key=gain, reverse=True)
-    worse = [row.arm for row in methods if answer(row) == "worse"]
+    order = sorted(held, key=lambda arm: gain(held[arm]), reverse=True)
+    best, evidence = order[0], held[order[0]]
+    better = [arm for arm in order if held[arm].verdict == "better"]
+    worse = [arm for arm in held if held[arm].verdict == "worse"]
     if better:
-        first, more = better[0], [row.arm for row in better[1:]]
-        text = f"Debias with {first.arm}: it ranks better than naive ({told(first.naive)})."
-        text += f" Also better than naive: {listed(more)}." if more else ""
-        text += f" Against what was shown {first.arm} is: {first.shown.verdict} ({told(first.shown)})."
+        first, shown = better[0], next(row.shown for row in rows if row.arm == better[0])
+        text = f"Debias with {first}: it ranks better than naive ({told(held[first])})."
+        text += f" Also better than naive: {listed(better[1:])}." if better[1:] else ""
+        text += f" Against what was shown {first} is: {shown.verdict} ({told(shown)})."
         return text + (f" Worse than naive: {listed(worse)}." if worse else "")
-    if len(worse) == len(methods):
+    if len(worse) == len(held):
         return f"Do not debias: naive ranks better than {listed(worse)}."
-    if all(answer(row) == "worse" or at_most(row) < LITTLE for row in methods):
+    if all(each.verdict == "worse" or at_most(each) < LITTLE for each in held.values()):
         said = f"Do not debias: no method ranks better than naive by more than {LITTLE:.0%}; the best is "
-        return f"{said}{best.arm} ({told(best.naive)})."
-    needed = None if best.naive is None else best.naive.pages_needed
-    more_pages = f"About {needed:,} shuffled pages would decide a difference of this size."
-    more_pages = more_pages if needed else "Shuffled pages would tell: none, or too few, are known to be."
-    said = f"The best is {best.arm} ({told(best.naive)}), and that may be chance."
+        return f"{said}{best} ({told(evidence)})."
+    more_pages = "Shuffled pages would tell: none, or too few, are known to be."
+    if evidence.pages_needed:
+        more_pages = f"About {evidence.pages_needed:,} shuffled pages would decide a difference of this size."
+    said = f"The best is {best} ({told(evidence)}), and that may be chance."
     return f"Cannot tell whether to debias. {said} {more_pages}"
 
 
-def answer(row: LogRow) -> str:
-    """What clicks say of a method against naive."""
-    return "" if row.naive is None else row.naive.verdict
-
-
-def gain(row: LogRow) -> float:
+def gain(evidence: ClickEvidence | None) -> float:
     """What the leading estimate says, as a share of what naive is worth."""
-    one = leading(row.naive)
+    one = leading(evidence)
     return 0.0 if one is None or one.relative is None else one.relative
 
 
-def at_most(row: LogRow) -> float:
+def at_most(evidence: ClickEvidence) -> float:
     """The upper end of what random slots say, as a share of what naive is worth; no bound without them."""
-    for one in () if row.naive is None else row.naive.estimates:
+    for one in evidence.estimates:
         if one.name == "direct" and one.interval is not None and one.other:
             return one.interval[1] / abs(one.other)
     return float("inf")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from unskew.errors import DataError, Option
+from unskew.learning.scoring.scorer import Scorer
 from unskew.names import NOT_FEATURES, Names
 from unskew.tables.features.features import read_features, several
 from unskew.tables.features.tables import is_table
@@ -14,26 +15,11 @@ from unskew.tables.features.texts import has_texts, read_texts, with_texts
 from unskew.tables.frames import is_frame
 from unskew.tables.lists.letor import read_letor
 from unskew.tracking.features import FEATURES, with_tracked
-from unskew.types import Array, Lists
+from unskew.types import Lists
+from unskew.workflows.inputs.tree_files import TreeFile
 
-
-class ScoresLists(Protocol):
-    """What scores documents by their features: a model of ours, or trees from a file."""
-
-    @property
-    def features(self) -> int:
-        """Number of features of a document."""
-
-    @property
-    def taken(self) -> dict[str, bool] | None:
-        """The features that it takes, and whether each is a category; None where they have no names."""
-
-    @property
-    def reads(self) -> bool:
-        """Whether it reads what queries and documents say."""
-
-    def score(self, documents: Lists, /) -> Array:
-        """A score of every document, [N]."""
+ScoresLists = Scorer | TreeFile
+"""What scores documents by their features: a model of ours, or trees from a file."""
 
 
 def read_lists(

@@ -2,13 +2,6 @@
 
 And what a model needs for that: the documents to score, and their scores block after block.
 
-| what                                          | is                                                          |
-|-----------------------------------------------|-------------------------------------------------------------|
-| `shown`                                       | the order of each page as logged                            |
-| a run folder, a `Run`, a `Scorer`             | a model; on a log in files it needs the documents' features |
-| .parquet, .csv, a folder of them, a data frame | query_id, doc_id, score: what `unskew predict` writes      |
-| .txt, .model, .lgb                            | a LightGBM model, on features by name                       |
-
 Higher scores are better. What has no score is NaN, and whoever asks says so.
 """
 
@@ -98,13 +91,8 @@ class ModelRanking(Ranking):
     def table(self, engine: Engine, log: StoredLog) -> Table:
         """Documents scored block after block into a file of the engine's scratch folder."""
         if self.features is None:
-            raise ConfigError(
-                (
-                    f"{self.name} scores documents by their features: give ",
-                    Option("features"),
-                    " of those of the log",
-                )
-            )
+            what = f"{self.name} scores documents by their features: give "
+            raise ConfigError((what, Option("features"), " of those of the log"))
         names, path = Names({**self.names, **log.names}), engine.scratch / f"scores_{id(self)}.parquet"
         how: dict[str, Any] = {"doc_ids": self.doc_ids, "tracked": self.tracked}
         lists = documents(self.model, self.features, names, candidates=log.place, **how)

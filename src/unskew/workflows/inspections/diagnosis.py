@@ -24,7 +24,6 @@ from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page
 from unskew.pages.page_files import page_place, write_found
 from unskew.pages.web import html
-from unskew.settings import no_such
 from unskew.tables.engine.engine import Engine
 
 FILE = "diagnosis.json"
@@ -136,8 +135,6 @@ def drift(
     place = page_place(out, force=force)
     for each in (old, new):
         if isinstance(each, str | Path) and "://" not in str(each):
-            if not Path(each).exists():
-                raise no_such(Path(each), "log")
             StoredLog.open(each, Names.of(columns), shared=True)
     found = find_drift(old, new, segments=segments, columns=columns, engine=engine, **connection)
     if place is not None:

@@ -100,9 +100,13 @@ def importance(
     """
     scorer = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
     names = scorer.names or tuple(f"feature {at + 1}" for at in range(scorer.features))
-    forest = scorer.forest()
-    gains = None if forest is None else forest.gains(scorer.card.features)
-    found = Importances(names, gain=_by_feature(scorer, gains), weight=linear_weights(scorer))
+    forest, encoding, gains = scorer.forest(), scorer.card.encoding, None
+    if forest is not None:
+        gains = forest.gains(scorer.card.features)
+        if encoding is not None and encoding.fields:
+            gains = np.bincount(encoding.origins, gains, minlength=len(encoding.fields))
+        gains = gains / max(float(gains.sum()), 1e-300)
+    found = Importances(names, gain=gains, weight=linear_weights(scorer))
     if log is None:
         if features is not None:
             raise ConfigError((Option("features"), " are those of a log: give ", Option("log"), " too"))
@@ -144,16 +148,6 @@ def _moved(encoding: Encoding, at: int, weights: Array) -> float:
         return float(np.hypot(own[0] * field.spread, flag * np.sqrt(field.missing * (1 - field.missing))))
     shares = np.array(field.shares)
     return float(np.sqrt(max((shares * own**2).sum() - (shares * own).sum() ** 2, 0.0)))
-
-
-def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:
-    """Shares of features as they are, [D], from values of encoded ones [E]."""
-    encoding = scorer.card.encoding
-    if values is None:
-        return None
-    if encoding is not None and encoding.fields:
-        values = np.bincount(encoding.origins, values, minlength=len(encoding.fields))
-    return values / max(float(values.sum()), 1e-300)
 
 
 # ---- shuffling ----

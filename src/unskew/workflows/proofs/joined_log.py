@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.errors import DataError
+from unskew.errors import DataError, warn
 from unskew.logs.log import page_starts, reading_order
 from unskew.logs.reader import StoredLog, check_rows, open_log
 from unskew.measuring import LoggedPages
@@ -46,6 +46,8 @@ MISSING = "(none)"
 """The group of results that have none."""
 NONE = -1
 """The number of a pair that has no score."""
+MOST_LOST = 0.2
+"""Share of the pages with a result that has no score past which nothing is judged."""
 
 
 @dataclass(frozen=True)
@@ -76,26 +78,12 @@ class JoinedLog:
     """`stable_codes` of the ids of queries, by the number that a query has in the table."""
     place: str
     """What errors call the log."""
-    pages: int | None
-    """Pages of the log, where some are left out; else None."""
-    left_out: int
-    """Pages left out for a result without a score."""
-    unscored: int
-    """Impressions without one."""
-    impressions: int
-    """All of the log."""
 
     @cached_property
     def sizes(self) -> tuple[Array, Array]:
         """Queries in their order, and how many impressions each has."""
         counted = self.engine.to_arrow(self.table.group_by("query").agg(n=self.table.count()).order_by("query"))
         return to_array(counted["query"]), to_array(counted["n"])
-
-    @property
-    def shuffled_clicks(self) -> int:
-        """Clicks on slots that were filled at random."""
-        random = self.table.filter(self.table.shuffled & (self.table.click > 0))
-        return self.engine.count(random)
 
     def parts(self, rows: int = PART) -> Iterator[JudgedPart]:
         """Whole queries, about so many impressions at once."""
@@ -146,7 +134,7 @@ def join_log(
     group: str | None = None,
     features: Any = None,
 ) -> JoinedLog:
-    """A log in files with the scores of two rankings, after a check of its rows.
+    """A log in files with the scores of two rankings, after a check of its rows; what has no score is told.
 
     `group` is a column of the log, or of one of the tables of `features`, to tell results by.
     """
@@ -155,21 +143,21 @@ def join_log(
         shown = opened if group is None else grouped(engine, opened, group, features, str(log.place))
     pairs = _pairs(engine, log, shown, ranking, against)
     joined = engine.keep(_joined(shown, pairs))
-    unscored = engine.count(joined.filter(joined.pair == NONE))
+    lost = joined.filter(joined.pair == NONE)
     impressions, before = engine.count(joined), engine.count(shown)
     if impressions > before:
         both = [each.name for each in (ranking, against)]
         hint = "keep one row for each query_id and doc_id"
         raise DataError("a document of a query has two scores", path=" or ".join(both), hint=hint)
-    pages = left_out = 0
-    if unscored:
-        pages = engine.count(joined.select("page").distinct())
-        without = engine.keep(joined.filter(joined.pair == NONE).select("page").distinct())
-        left_out = engine.count(without)
+    if unscored := engine.count(lost):
+        pages, without = (
+            engine.count(joined.select("page").distinct()),
+            engine.keep(lost.select("page").distinct()),
+        )
+        tell_lost(engine.count(without), pages, unscored, impressions, str(log.place))
         joined = joined.anti_join(without, "page")
     ids = engine.to_arrow(pairs.select("query", "query_id").distinct().order_by("query"))["query_id"]
-    codes = stable_codes(to_array(ids))
-    return JoinedLog(engine, joined, codes, str(log.place), pages or None, left_out, unscored, impressions)
+    return JoinedLog(engine, joined, stable_codes(to_array(ids)), str(log.place))
 
 
 def _pairs(engine: Engine, log: StoredLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
@@ -254,3 +242,14 @@ def _joined(shown: Table, pairs: Table) -> Table:
 def _number(ids: Any) -> Any:
     """Whole numbers as they are, others by a hash."""
     return ids.cast("int64") if ids.type().is_integer() else ids.hash()
+
+
+def tell_lost(left_out: int, pages: int, unscored: int, impressions: int, place: str) -> None:
+    """Warn of pages that are not judged; refuse where they are many."""
+    what = (
+        f"{unscored:,} of {impressions:,} impressions have no score, so {left_out:,} of {pages:,} pages "
+        f"({left_out / pages:.1%}) cannot be judged"
+    )
+    if left_out > MOST_LOST * pages:
+        raise DataError(what, path=place, hint="give features or scores of every document of the log")
+    warn(f"{place}: {what} and are left out")

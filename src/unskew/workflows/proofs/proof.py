@@ -11,7 +11,6 @@ alone.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,7 +41,7 @@ from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, document_order, model_of, open_ranking
-from unskew.workflows.proofs.joined_log import MISSING, JudgedPart, join_log
+from unskew.workflows.proofs.joined_log import MISSING, JudgedPart, join_log, tell_lost
 
 Examined = Any
 """An `Examination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
@@ -72,8 +71,6 @@ def learned_examination(given: object) -> Examination | None:
 
 Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
 """Who looks on: pages of a part, places [N] of the ranking and of what it is held against, and groups [N]."""
-MOST_LOST = 0.2
-"""Share of the pages with a result that has no score past which nothing is judged."""
 
 
 def prove(
@@ -116,11 +113,11 @@ def prove(
     with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
         stored = StoredLog.open(log, Names.of(columns), shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
-        _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
         parts = joined.parts()
         first = next(parts)
-        if known is None and joined.shuffled_clicks:  # of as many queries as one part has room for
-            random = replace(joined, table=joined.table.filter(joined.table.shuffled))
+        random = replace(joined, table=joined.table.filter(joined.table.shuffled))
+        if known is None and running.count(random.table.filter(random.table.click > 0)):
+            # of as many queries as one part has room for
             known = from_shuffled(next(random.parts()).pages)
         known = known or from_swaps(first.pages)
         with located(log):
@@ -161,7 +158,7 @@ def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> J
     pages = LoggedPages.from_log(log)
     if unscored.any():
         lost = pages.per_page(unscored) > 0
-        _tell_lost(int(lost.sum()), len(pages), int(unscored.sum()), len(log.row), f"the log of {log.lists.name}")
+        tell_lost(int(lost.sum()), len(pages), int(unscored.sum()), len(log.row), f"the log of {log.lists.name}")
         kept = ~lost[pages.page]
         log, scores = log.take(~lost), [None if each is None else each[kept] for each in scores]
         pages = pages.take(~lost)
@@ -185,16 +182,3 @@ def groups_of(log: Log, column: str) -> Array:
     names = np.array([*known.categories[column], MISSING])
     named: Array = names[np.where(np.isnan(values), len(names) - 1, values).astype(np.int64)]
     return named
-
-
-def _tell_lost(left_out: int, pages: int, unscored: int, impressions: int, place: str) -> None:
-    """Warn of pages that are not judged; refuse where they are many."""
-    if not left_out:
-        return
-    what = (
-        f"{unscored:,} of {impressions:,} impressions have no score, so {left_out:,} of {pages:,} pages "
-        f"({left_out / pages:.1%}) cannot be judged"
-    )
-    if left_out > MOST_LOST * pages:
-        raise DataError(what, path=place, hint="give features or scores of every document of the log")
-    warnings.warn(f"{place}: {what} and are left out", stacklevel=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,12 +14,11 @@ from unskew.learning.fitting.distributed import Parts, row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
-from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
+from unskew.learning.methods.contract import Context, Learner, LearnFrom, MethodConfig
 from unskew.learning.methods.propensities import MEASURES
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Facts, reduce_log
-from unskew.logs.counts.shards import Shards
 from unskew.logs.presentation import fit_presentation
 from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
 from unskew.tables.lists.inputs import Tokens, Vectors
@@ -28,63 +27,20 @@ from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import Settings
 
+if TYPE_CHECKING:
+    from unskew.workflows.runs.shards import ShardData
+
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 ELSE = (Option("learn_from", "everything"), " takes all impressions")
 
 
-class TrainingData(Protocol):
-    """What every source of training data gives."""
-
-    validation: Lists | None
-    """Labelled lists, to choose weights by nDCG@10."""
-    held_out: Log | int | None
-    """Whose clicks choose weights: pages of other queries, or the number of their shard."""
-
-    @property
-    def documents(self) -> Lists | Shards:
-        """What the training pages show, with a name and a number of features."""
-
-    @property
-    def chosen_by(self) -> Choice:
-        """What weights are chosen by: labels where there are any, else held-out clicks where there are any."""
-        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
-
-    def facts(self) -> Facts:
-        """The training part in numbers."""
-
-    def fit_encoding(self, rules: EncodingRules) -> Encoding:
-        """What the features of the training documents become."""
-
-    def encoded(self, encoding: Encoding) -> Self:
-        """The same with encoded features."""
-
-    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
-        """A scaling fitted on the training documents."""
-
-    def context(self, method: MethodConfig) -> Context:
-        """What a method may know before training."""
-
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
-        """Batches to train on, or the parts of a step where there are several workers."""
-
-    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
-        """Held-out clicks in order; None where nothing was clicked."""
-
-    def held_out_pages(self) -> Log | None:
-        """Held-out pages as a log; None where there are none."""
-
-    def fingerprint(self, *, labels: bool) -> str:
-        """A hash of all that a run learns from and is chosen by."""
-
-    def in_numbers(self) -> dict[str, int]:
-        """What was learned from, for the run folder."""
-        facts = self.facts()
-        return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
+TrainingData: TypeAlias = "LogData | ShardData"
+"""What a run learns from and is chosen by; both have the same methods."""
 
 
 @dataclass(frozen=True)
-class LogData(TrainingData):
+class LogData:
     """A log in memory."""
 
     train: Log

@@ -40,11 +40,7 @@ def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:
             "no validation document has a grade above 0, so labels cannot choose weights", path=lists.name
         )
     documents = scorer.prepared(lists)
-
-    def choice() -> float:
-        return _ndcg(scorer.score_prepared(documents, lists.sizes), lists.labels, lists.offsets)
-
-    return choice
+    return lambda: _ndcg(scorer.score_prepared(documents, lists.sizes), lists.labels, lists.offsets)
 
 
 def click_choice(model: Model, data: TrainingData, device: torch.device) -> Callable[[], float]:
@@ -121,14 +117,10 @@ class NetworkFitter(Fitter):
         self.batches = self.data.batches(self.model, training, self.device, workers)
         kind = Trainer if workers == 1 else Parallel
         self.trainer = kind(self.model.ranker, self.model.method, training, self.identity)
-        self.trainer.threads = training.threads or self.worthwhile_threads()
-
-    def worthwhile_threads(self) -> int:
-        """As many threads as the matrix products of a step are worth."""
-        facts, (_, processes) = self.data.facts(), world()
-        documents = self.asked.training.batch / processes * facts.impressions / max(facts.pages, 1)
+        facts, (_, processes) = self.data.facts(), world()  # threads that the products of a step are worth
+        documents = training.batch / processes * facts.impressions / max(facts.pages, 1)
         weights = sum(weight.numel() for weight in self.model.ranker.parameters())
-        return threads_for(documents * weights, torch.get_num_threads())
+        self.trainer.threads = training.threads or threads_for(documents * weights, torch.get_num_threads())
 
     def resume(self, folder: Path | None) -> bool:
         """Go on from a checkpoint, where there is one."""

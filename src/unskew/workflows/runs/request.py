@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,6 @@ class Request:
     """What the paths of the file are relative to."""
     source: Path | None = None
     """The run file, or the log; None where the data are in memory."""
-    said: Mapping[str, Option] = field(default_factory=dict)
-    """The arguments that said keys."""
 
     def place(self, out: Path | str | None) -> Path | None:
         """Where the run goes, if anywhere: as given, else as its file says."""
@@ -291,7 +289,7 @@ def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[st
         raise ConfigError((chosen, " needs ", Option(Key("data.validation")), " to be labelled lists"))
     if training.validate_on == "clicks" and source is None and labels:
         raise ConfigError((chosen, " needs ", Option("validation"), " to be a log, not lists"))
-    return Request(file, settings, sources, base, source, asked.said)
+    return Request(file, settings, sources, base, source)
 
 
 def check_data_files(data: DataFiles, asked: Settings) -> None:

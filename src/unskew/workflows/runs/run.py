@@ -40,6 +40,7 @@ from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
+from unskew.logs.counts.shards import Shards
 from unskew.logs.ingest.summary import IngestedLog
 from unskew.measuring import ClickEvidence, measure_ranking
 from unskew.measuring.counterfactual.evidence import Answer
@@ -131,11 +132,6 @@ class RunMetrics(Result):
         rounded = None if seen is None else tuple(round(float(value), 6) for value in seen)
         return cls(validation, rounded, model.curves(), standing, *others)
 
-    @property
-    def sentences(self) -> list[str]:
-        """What is said of it in words."""
-        return [each.sentence for each in (self.standing, self.safety) if each is not None]
-
 
 @dataclass(frozen=True)
 class Run(Result):
@@ -158,8 +154,8 @@ class Run(Result):
         """How it ended, as a page."""
         found = self.metrics
         chosen = found.validation.on, found.validation.best, found.validation.step
-        title = f"{self.fit.status}: {self.folder}"
-        return run_page(title, chosen, found.curves, found.sentences, found.test)
+        said = [each.sentence for each in (found.standing, found.safety) if each is not None]
+        return run_page(f"{self.fit.status}: {self.folder}", chosen, found.curves, said, found.test)
 
     def score(self, documents: object) -> Array:
         """Scores, higher is better: see `Scorer.score`."""
@@ -236,7 +232,8 @@ def run(
             stands = standing(model, test if isinstance(test, Log) else data.held_out_pages(), tested=tested)
             if stands.evidence is not None and stands.verdict != "better":
                 warn(stands.sentence, Unproven)  # where nobody reads metrics.json
-        on = asked.method.click_metric if data.chosen_by == "clicks" else data.chosen_by
+        by_clicks = "nothing" if data.held_out is None else asked.method.click_metric
+        on = by_clicks if data.validation is None else "labels"
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
         metrics = RunMetrics.of(model, Validation(on, fit.best, fit.best_step), stands, measured, safety, pick)
         done = Run(model, fit, metrics, place)
@@ -263,12 +260,15 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
 def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
     """Everything a run folder holds but the checkpoint."""
     done.model.write(folder)
-    fit = done.fit
+    fit, facts = done.fit, data.facts()
+    numbers = {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
+    if isinstance(data.documents, Shards):
+        numbers["shards"] = len(data.documents)
     about = {
         "status": fit.status,
         "steps": fit.step,
         "seed": asked.training.seed,
-        "data": {"fingerprint": data_hash} | data.in_numbers(),
+        "data": {"fingerprint": data_hash, **numbers},
         "versions": versions(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 3),

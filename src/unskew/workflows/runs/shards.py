@@ -24,14 +24,14 @@ from unskew.tables.features.encoding import Encoding, EncodingRules, encoding_of
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Lists, Log
-from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded, own_lists
+from unskew.workflows.runs.data import CHECKED, LogData, check_compared, encoded, own_lists
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.request import Request
 from unskew.workflows.runs.settings import IN_MEMORY
 
 
 @dataclass(frozen=True)
-class ShardData(TrainingData):
+class ShardData:
     """What a run learns from and is chosen by, on disk."""
 
     shards: Shards
@@ -131,10 +131,6 @@ class ShardData(TrainingData):
         """The key of the shards, which is a hash of their sources, and a hash of what weights are chosen by."""
         chosen_by = self.held_out if isinstance(self.held_out, Log) else self.validation
         return f"{self.shards.key}-{self.stay}-{fingerprint(chosen_by)}"
-
-    def in_numbers(self) -> dict[str, int]:
-        """Pages, impressions, clicks, queries and shards."""
-        return super().in_numbers() | {"shards": len(self.shards)}
 
 
 def unreduced(counts: Counts, *, weighted: bool = False) -> Log:

@@ -170,9 +170,8 @@ def drawn_relevance(
     found, strange = (made.model.relevance(made.parameters | each) for each in ({}, unseen))
     if found is None or strange is None:
         raise ConfigError(f"{model.name} tells no documents apart; take pbm, ubm or dbn", argument="models")
-    relevance = np.where(
-        pair_of_row < len(found) - 1, found[pair_of_row], strange
-    )  # of those never shown as drawn
+    shown = pair_of_row < len(found) - 1
+    relevance = np.where(shown, found[pair_of_row], strange)  # of those never shown as drawn
     return made, relevance, pair_of_row, idle
 
 
