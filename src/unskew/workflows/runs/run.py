@@ -232,11 +232,10 @@ def run(
             stands = standing(model, test if isinstance(test, Log) else data.held_out_pages(), tested=tested)
             if stands.evidence is not None and stands.verdict != "better":
                 warn(stands.sentence, Unproven)  # where nobody reads metrics.json
-        by_clicks = "nothing" if data.held_out is None else asked.method.click_metric
-        on = by_clicks if data.validation is None else "labels"
+        on = "nothing" if data.held_out is None else asked.method.click_metric
+        chosen = Validation("labels" if data.validation else on, fit.best, fit.best_step)
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
-        metrics = RunMetrics.of(model, Validation(on, fit.best, fit.best_step), stands, measured, safety, pick)
-        done = Run(model, fit, metrics, place)
+        done = Run(model, fit, RunMetrics.of(model, chosen, stands, measured, safety, pick), place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:
