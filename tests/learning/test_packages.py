@@ -285,7 +285,7 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
     assert (asked["method"]["name"], asked["ranker"]) == ("xgboost_unbiased", None)
     assert (asked["training"]["seed"], asked["training"]["validate_on"]) == (4, "nothing")
     assert ask(path).settings.ranker == unskew.rankers.Linear()
-    listed = command("methods")
+    listed = command("catalogue", "methods")
     assert all(f"\n{name} " in listed for name in PACKAGES)
 
 
