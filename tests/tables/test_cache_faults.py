@@ -25,7 +25,7 @@ from unskew.logs.counts.shard_writer import ABOUT, ShardSource
 from unskew.logs.counts.shards import Shards, open_shards
 from unskew.simulation import PositionBias
 from unskew.tables.lists.inputs import Vectors
-from unskew.tables.lists.store import seal_entry
+from unskew.tables.lists.store import open_entry, seal_entry
 from unskew.types import Lists
 
 
@@ -118,12 +118,12 @@ def test_a_damaged_entry_is_written_anew(source: ShardSource, tmp_path: Path, da
             path.unlink()
         (entry / "thesis.txt").write_text("not an entry")
     else:
-        path = entry / ("meta.json" if damage == "meta" else "features.npy")
+        path = entry / ("meta.json" if damage == "meta" else "features.bin")
         content = path.read_bytes()
         path.unlink()  # others may have it mapped
-        path.write_bytes({"cut": content[:-5], "empty": b"", "meta": b'{"format": 2, "arrays": {"x": 3}}'}[damage])
+        path.write_bytes({"cut": content[:-5], "empty": b"", "meta": b'{"format": 3, "arrays": {"x": 3}}'}[damage])
     np.testing.assert_array_equal(read_letor(source.lists[0], cache=tmp_path).features, whole.features)
-    assert (entry / "features.npy").exists()
+    assert (entry / "features.bin").exists()
 
 
 @pytest.mark.parametrize("content", ["{}", "nonsense", '{"facts": "x"}'])
@@ -193,20 +193,22 @@ def test_reading_needs_no_parser_of_python(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a parser that is not safe in threads")
 
-    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
-    np.save(tmp_path / "b.npy", np.arange(3))
     monkeypatch.setattr(ast, "literal_eval", never)
     monkeypatch.setattr(np, "load", never)
     shards.load(int(shards.pages.argmax()))
-    seal_entry(tmp_path)
-    facts = json.loads((tmp_path / "meta.json").read_text())["arrays"]
-    assert facts == {"a": {"shape": [3, 2], "dtype": "<f4"}, "b": {"shape": [3], "dtype": "<i8"}}
+    seal_entry(tmp_path, {"a": np.ones((3, 2), np.float32), "b": np.arange(3)})
+    arrays = open_entry(tmp_path)
+    assert arrays is not None
+    assert arrays["a"].tolist() == [[1, 1]] * 3
+    assert arrays["b"].tolist() == [0, 1, 2]
 
 
 def test_an_array_of_objects_is_no_entry(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.array([{}], object))
-    with pytest.raises(DataError, match=r"a\.npy: not an array of numbers"):
-        seal_entry(tmp_path)
+    seal_entry(tmp_path, {"a": np.arange(3)})
+    assert open_entry(tmp_path) is not None
+    meta = tmp_path / "meta.json"
+    meta.write_text(meta.read_text().replace("<i8", "|O"))
+    assert open_entry(tmp_path) is None
 
 
 def test_a_table_of_features_is_cached_like_a_file(tmp_path: Path) -> None:

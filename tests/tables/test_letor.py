@@ -17,8 +17,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from unskew.errors import ConfigError, DataError
 from unskew.tables.lists import letor
 from unskew.tables.lists import svmlight as sources
-from unskew.tables.lists.datasets import PRESETS
-from unskew.tables.lists.letor import read_letor, read_preset, write_letor
+from unskew.tables.lists.letor import PRESETS, read_letor, read_preset, write_letor
 from unskew.tables.lists.svmlight import fast_entries, slow_entries
 from unskew.types import Lists
 
@@ -159,27 +158,27 @@ GOOD = "0 qid:1 1:1 2:2\n"
         (GOOD + "1.5 qid:1 1:1\n", 2, "label is not an integer from 0: '1.5'"),
         (GOOD + "-1 qid:1 1:1\n", 2, "label is not an integer from 0"),
         (GOOD + "40000 qid:1 1:1\n", 2, "label is not an integer from 0"),
-        (GOOD + "\n# c\n0 qid:1 1:abc\n", 4, "value is not a finite number in '1:abc'"),
-        (GOOD + "0 qid:1 1:nan\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 1:-inf\n", 2, "not a finite number"),
+        (GOOD + "\n# c\n0 qid:1 1:abc\n", 4, "no feature id, colon and finite number in '1:abc'"),
+        (GOOD + "0 qid:1 1:nan\n", 2, "finite number"),
+        (GOOD + "0 qid:1 1:-inf\n", 2, "finite number"),
         (GOOD + "0 qid:1 1:1e39\n", 2, "does not fit a 32-bit float"),
-        (GOOD + "0 qid:1 1:1_0\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 1:0x1\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 1:\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 1: 2\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 :2\n", 2, "no feature id"),
-        (GOOD + "0 qid:1 1:2:3\n", 2, "not a finite number"),
-        (GOOD + "0 qid:1 7\n", 2, "no feature id"),
-        (GOOD + "0 qid:1 1.0:7\n", 2, "no feature id"),
+        (GOOD + "0 qid:1 1:1_0\n", 2, "finite number"),
+        (GOOD + "0 qid:1 1:0x1\n", 2, "finite number"),
+        (GOOD + "0 qid:1 1:\n", 2, "finite number"),
+        (GOOD + "0 qid:1 1: 2\n", 2, "finite number"),
+        (GOOD + "0 qid:1 :2\n", 2, "no feature id, colon"),
+        (GOOD + "0 qid:1 1:2:3\n", 2, "finite number"),
+        (GOOD + "0 qid:1 7\n", 2, "no feature id, colon"),
+        (GOOD + "0 qid:1 1.0:7\n", 2, "no feature id, colon"),
         (GOOD + "0 qid:1 0:7\n", 2, "feature id is not from 1"),
         (GOOD + "0 qid:1 2000000:7\n", 2, "feature id is not from 1 to 1,000,000"),
-        (GOOD + "0 qid:1 99999999999999999999:7\n", 2, "feature id is not from 1"),
+        (GOOD + "0 qid:1 99999999999999999999:7\n", 2, "no feature id"),
         (GOOD + "0 qid:1 2:7 1:1\n", 2, "does not come after 2 in '1:1'"),
         (GOOD + "0 qid:1 2:7 2:7\n", 2, "does not come after 2"),
         (GOOD + "0 1:1\n", 2, "no qid after the label, but '1:1'"),
         (GOOD + "0\n", 2, "no qid"),
         (GOOD + "0 qid: 1:1\n", 2, "no qid"),
-        (GOOD + "0 qid:1 1:1 qid:1\n", 2, "qid out of place"),
+        (GOOD + "0 qid:1 1:1 qid:1\n", 2, "no feature id, colon and finite number in 'qid:1'"),
         (GOOD + "0 qid:2 1:1\n0 qid:1 1:1\n", 3, "qid 1 was already at"),
         (b"0 qid:\xff 1:1\n", 1, "qid is not UTF-8"),
         (b"0 qid:a\0 1:1\n", 1, "zero byte"),
@@ -268,7 +267,7 @@ def test_bad_group_sizes(tmp_path: Path, sizes: str, message: str) -> None:
 
 def test_groups_must_fit_the_files(tmp_path: Path) -> None:
     write(tmp_path / "a.txt.query", "2\n")
-    with pytest.raises(DataError, match=r"a\.txt:2: qid out of place"):
+    with pytest.raises(DataError, match=r"a\.txt:2: no feature id"):
         read(tmp_path, "0 1:1\n0 qid:1 1:1\n")
     grouped, plain = write(tmp_path / "g.txt", "0 1:1\n"), write(tmp_path / "p.txt", GOOD)
     write(tmp_path / "g.txt.query", "1\n")

@@ -143,7 +143,7 @@ def test_widths_must_agree(kind: str) -> None:
 def test_bad_names_and_arrays() -> None:
     with pytest.raises(ConfigError, match="Did you mean minmax"):
         fit_scaler("minmaxx", TRAIN)
-    with pytest.raises(DataError, match=r"missing \['scale'\], unexpected \['low'\]"):
+    with pytest.raises(DataError, match=r"\['scale', 'shift'\] and width, not \['low', 'shift', 'width'\]"):
         Scaler.from_arrays("minmax", {"width": np.array([1]), "shift": np.zeros(1), "low": np.zeros(1)})
     with pytest.raises(DataError, match="shape"):
         Scaler.from_arrays("minmax", {"width": np.array([1]), "shift": np.zeros(2), "scale": np.zeros(1)})

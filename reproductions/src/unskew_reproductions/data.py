@@ -14,7 +14,7 @@ from unskew.errors import DataError, Option
 from unskew.files import WRITERS, complete_file
 from unskew.settings import checked, known
 from unskew.studies.compare.config import SyntheticLists
-from unskew.tables.lists.datasets import PRESETS, find_files
+from unskew.tables.lists.letor import PRESETS, preset_files
 from unskew.tables.lists.svmlight import read_blocks
 from unskew_reproductions.recipe import sources
 
@@ -105,7 +105,7 @@ def _source(name: str, found: Found | None, work: Path) -> DataSet:
 def _holds(folder: Path, preset: str, fits: Callable[[Look], bool]) -> bool:
     """Whether the files of the preset are there, and look like it."""
     try:
-        train = find_files(preset, PRESETS[preset], folder, 1)[0][0]
+        train = preset_files(preset, PRESETS[preset], folder, 1)[0][0]
         return fits(look_at(train))
     except (DataError, ValueError, IndexError):
         return False

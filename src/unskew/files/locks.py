@@ -22,8 +22,8 @@ from unskew.errors import RunError, printable
 ENDING = "unskew-lock"
 PATIENCE = 0.1
 """Seconds to wait for a lock: its holder may be removing it just now."""
-PREFIX, SUFFIX = "unskew-", ".scratch"
-_SCRATCH = re.compile(r"unskew-[a-z0-9_]{8}\.scratch")
+LOCK = re.compile(rf"\..+\.{ENDING}", re.DOTALL)
+SCRATCH = re.compile(r"unskew-[a-z0-9_]{8}\.scratch")
 
 
 def taken(path: Path, flags: int = os.O_RDONLY) -> int | None:
@@ -61,49 +61,30 @@ def locked(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def remove_dead_locks(folder: Path) -> None:
-    """Remove the locks in a folder whose processes were killed."""
-    for path in folder.glob(f".*.{ENDING}"):
-        with suppress(OSError):
-            if (handle := taken(path)) is not None:
-                path.unlink()
-                os.close(handle)
-
-
-class Scratch:
-    """A new folder below the given one, or below the system's temporary folder; `close` removes it."""
-
-    def __init__(self, parent: Path | None = None) -> None:
-        below = Path(tempfile.gettempdir() if parent is None else parent)
-        _remove_dead_folders(below)
-        self._handle: int | None = None
-        while self._handle is None:  # somebody may take it for a dead one's before it is locked
-            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=below))
-            self._handle = taken(self.path)
-
-    def close(self) -> None:
-        """Remove it."""
-        if self._handle is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._handle)
-            self._handle = None
-
-
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A scratch folder for a block."""
-    scratch = Scratch(parent)
+    """A new folder for a block, below the given one or the system's temporary folder."""
+    below = Path(tempfile.gettempdir() if parent is None else parent)
+    remove_dead(below, SCRATCH)
+    handle = None
+    while handle is None:  # somebody may take it for a dead one's before it is locked
+        path = Path(tempfile.mkdtemp(prefix="unskew-", suffix=".scratch", dir=below))
+        handle = taken(path)
     try:
-        yield scratch.path
+        yield path
     finally:
-        scratch.close()
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(handle)
 
 
-def _remove_dead_folders(below: Path) -> None:
-    """Remove the scratch folders that killed processes of this user left."""
+def remove_dead(below: Path, names: re.Pattern[str]) -> None:
+    """Remove the locks, or the scratch folders, that killed processes of this user left in a folder."""
     with suppress(OSError), os.scandir(below) as entries:
-        for path in [Path(entry.path) for entry in entries if _SCRATCH.fullmatch(entry.name)]:
+        for path in [Path(entry.path) for entry in entries if names.fullmatch(entry.name)]:
             with suppress(OSError):
-                if path.lstat().st_uid == os.getuid() and (handle := taken(path, os.O_DIRECTORY)) is not None:
-                    shutil.rmtree(path, ignore_errors=True)
+                if path.lstat().st_uid == os.getuid() and (handle := taken(path)) is not None:
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink()
                     os.close(handle)

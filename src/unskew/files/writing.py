@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, UnskewError, printable
-from unskew.files.locks import remove_dead_locks
+from unskew.files.locks import LOCK, remove_dead
 from unskew.results import json_text
 
 # ---- how a folder that we wrote is known, and all that may lie in it, so that force deletes nothing else ----
@@ -245,7 +245,7 @@ def beside(place: Path, ending: str = "part") -> Iterator[Path]:
 
 def _tidy(folder: Path) -> None:
     """Put back or remove what dead processes left in a folder."""
-    remove_dead_locks(folder)
+    remove_dead(folder, LOCK)
     with os.scandir(folder) as entries:
         asides = [found for entry in entries if (found := ASIDE.fullmatch(entry.name))]
     for found in asides:

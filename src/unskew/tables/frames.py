@@ -50,23 +50,6 @@ def arrow_table(source: object, names: Names = NO_NAMES) -> Any:
     """
     if isinstance(source, str | Path):
         return renamed(read_table(Path(source), names), names, source)
-    return renamed(_in_memory(source), names, type(source).__name__)
-
-
-def renamed(table: Any, names: Names, path: Path | str | None = None) -> Any:
-    """The table with our names in the place of theirs."""
-    named = {name: name for name in table.column_names}
-    for ours, theirs in names.items():
-        if theirs not in named:
-            raise DataError(f"there is no column {theirs}. {did_you_mean(theirs, named)}", path=path)
-        if ours != theirs and ours in named and ours not in names.values():
-            hint = f"rename or remove the column {ours}"
-            raise DataError(f"both {ours} and {theirs} would be {ours}", path=path, hint=hint)
-        named[theirs] = ours
-    return table.rename_columns(list(named.values()))
-
-
-def _in_memory(source: object) -> Any:
     place = type(source).__name__
     try:
         if isinstance(source, Mapping):
@@ -86,7 +69,20 @@ def _in_memory(source: object) -> Any:
     keep = [name for name in table.column_names if not name.startswith(INDEX)]
     if twice := sorted({name for name in keep if keep.count(name) > 1}):
         raise DataError(f"two columns are called {twice[0]}", path=place)
-    return table.select(keep)
+    return renamed(table.select(keep), names, place)
+
+
+def renamed(table: Any, names: Names, path: Path | str | None = None) -> Any:
+    """The table with our names in the place of theirs."""
+    named = {name: name for name in table.column_names}
+    for ours, theirs in names.items():
+        if theirs not in named:
+            raise DataError(f"there is no column {theirs}. {did_you_mean(theirs, named)}", path=path)
+        if ours != theirs and ours in named and ours not in names.values():
+            hint = f"rename or remove the column {ours}"
+            raise DataError(f"both {ours} and {theirs} would be {ours}", path=path, hint=hint)
+        named[theirs] = ours
+    return table.rename_columns(list(named.values()))
 
 
 def storable(table: Any) -> Any:

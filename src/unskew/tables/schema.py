@@ -46,27 +46,29 @@ def refuse_missing(table: Any, name: str, path: Path | str) -> None:
         raise DataError(what, path=path, hint="remove or repair them")
 
 
+def refuse_where(wrong: Array, values: Array, name: str, how: str, path: Path | str, hint: str) -> None:
+    """Refuse a column some of whose values [N] are wrong; the first of them is named."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        first = f" {how}, first row {row + 1} with {str(values[row])[:100]}"
+        raise DataError((f"{np.count_nonzero(wrong):,} rows have a ", Column(name), first), path=path, hint=hint)
+
+
 def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
     """A required column of whole numbers, [N]; booleans, floats without a fraction and text of numbers will do."""
     refuse_missing(table, name, path)
     column, hint = table[name], f"make it {REQUIRED[name]}"
     if is_text(column.type):
         text = pc.utf8_trim_whitespace(column)
-        wrong = pc.invert(pc.match_substring_regex(text, NUMBER))
-        if many := pc.sum(wrong).as_py():
-            row = pc.index(wrong, True).as_py()
-            such = f" that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
-            raise DataError((f"{many:,} rows have a ", Column(name), such), path=path, hint=hint)
+        wrong = to_array(pc.invert(pc.match_substring_regex(text, NUMBER)))
+        refuse_where(wrong, to_array(column), name, "that is no number", path, hint)
         column = text.cast(pa.float64())
     values = to_array(column)
     if values.dtype.kind == "b":
         return values.astype(np.uint8)
     if values.dtype.kind == "f":
-        broken = values != np.rint(values)
-        if not broken.any():
-            return values.astype(np.int64)
-        what = f" {values[broken][0]} is not a whole number"
-        raise DataError((Column(name), what), path=path, hint="round or repair it")
+        refuse_where(values != np.rint(values), values, name, "that is not a whole number", path, "round it")
+        return values.astype(np.int64)
     if values.dtype.kind not in "iu":
         raise DataError((Column(name), f" is of type {table[name].type}"), path=path, hint=hint)
     return values
@@ -79,15 +81,11 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
     """
     if name is None:
         return whole_numbers(table, "click", path)
+    hint = "feedback is a number from 0; clip or repair it"
     if not is_number(table[name].type):
-        what = f" is of type {table[name].type}"
-        raise DataError((Column(name), what), path=path, hint="feedback is a number from 0")
+        raise DataError((Column(name), f" is of type {table[name].type}"), path=path, hint=hint)
     values = np.nan_to_num(to_array(table[name]).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    wrong = np.flatnonzero((values < 0) | np.isinf(values))
-    if len(wrong):
-        first = f" that is no weight, first row {wrong[0] + 1} with {values[wrong[0]]:g}"
-        hint = "feedback is a number from 0; clip or repair it"
-        raise DataError((f"{len(wrong)} rows have a ", Column(name), first), path=path, hint=hint)
+    refuse_where((values < 0) | np.isinf(values), values, name, "that is no weight", path, hint)
     return values.astype(np.uint8 if np.isin(values, (0, 1)).all() else np.float32)
 
 
@@ -105,20 +103,12 @@ def is_number(kind: Any) -> bool:
 
 def check_values(position: Array, click: Array, path: Path | str) -> None:
     """Positions count from 1 and clicks are 0 or 1; weights were checked when they were read."""
-    click = click[:0] if click.dtype.kind == "f" else click
-    clicks = (
-        " that is not 0 or 1",
-        "one row is one impression; turn counts into 1, or name their column as feedback",
-    )
-    ranks = " below 1 or above 32767", "positions are ranks from 1; add 1 if they count from 0"
-    for name, values, low, high, (wrong_how, hint) in (
-        ("click", click, 0, 1, clicks),
-        ("position", position, 1, np.iinfo(np.int16).max, ranks),
-    ):
-        if len(values) and (values.min() < low or values.max() > high):
-            wrong = np.flatnonzero((values < low) | (values > high))
-            first = f"{wrong_how}, first row {wrong[0] + 1} with {values[wrong[0]]}"
-            raise DataError((f"{len(wrong)} rows have a ", Column(name), first), path=path, hint=hint)
+    if click.dtype.kind != "f":
+        hint = "one row is one impression; turn counts into 1, or name their column as feedback"
+        refuse_where((click < 0) | (click > 1), click, "click", "that is not 0 or 1", path, hint)
+    hint = "positions are ranks from 1; add 1 if they count from 0"
+    outside = (position < 1) | (position > np.iinfo(np.int16).max)
+    refuse_where(outside, position, "position", "below 1 or above 32767", path, hint)
 
 
 def check_pages(page: Array, position: Array, query: Array, names: Array, path: Path | str) -> None:

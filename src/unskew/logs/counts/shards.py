@@ -135,7 +135,7 @@ class Shards:
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """As `clicks.scaling.fit_scaler` on all training documents, from the numbers kept."""
-        if not SCALINGS[kind].all_sets:
+        if not SCALINGS[kind].as_ultra:
             columns = self.columns if self.encoding is None else self.encoding.columns
             return fitted_scaler(kind, self.encoded, columns)
         ends = Lists(

@@ -115,7 +115,7 @@ class _Reader:
         if self.encoding is None or self.names is None or not any(block.named for block in blocks):
             return matrix, None
         if not self.categories:
-            return matrix, self.encoding.numbers
+            return matrix, Columns(self.names)
         categories = {}
         for name in self.categories:
             texts = [text for block in blocks for text in block.texts[name]]

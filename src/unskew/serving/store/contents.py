@@ -47,7 +47,7 @@ def items_of(sources: Sequence[Any], names: Names, made: str) -> Iterator[tuple[
             hint = "give tables with doc_id and no query_id; features of pairs come with the request"
             raise DataError("has query_id, and a store has features of items", path=table.path, hint=hint)
     with scratch_folder() as folder:
-        arrays = assemble(tables, _all_items(tables), notes, folder / "features.npy")
+        arrays = assemble(tables, _all_items(tables), notes, folder)
         about = json.loads(arrays["columns"].tobytes())
         for note in notes:
             warnings.warn(note, stacklevel=2)

@@ -19,7 +19,7 @@ from unskew.options.runs import LogFiles
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.studies.compare.arms import Arm, Values, label_of, read_arms
-from unskew.tables.lists.datasets import PRESETS
+from unskew.tables.lists.letor import PRESETS
 from unskew.tables.lists.scaling import SCALINGS
 
 Seed = Annotated[int, Field(ge=0)]

@@ -17,7 +17,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.files import Scratch, complete_folder
+from unskew.files import complete_folder, scratch_folder
 from unskew.files.writing import UNWRITABLE
 from unskew.settings import byte_count, known
 from unskew.tables.engine.functions import builtin
@@ -50,8 +50,8 @@ class Engine(ABC):
     def __init__(self, scratch: Path | None) -> None:
         if scratch is not None:
             scratch.mkdir(parents=True, exist_ok=True)
-        self._scratch = Scratch(scratch)
-        self.scratch = self._scratch.path
+        self._scratch = ExitStack()
+        self.scratch = self._scratch.enter_context(scratch_folder(scratch))
         """Where the engine spills to; removed when the engine is closed."""
         self._names = (f"unskew_{os.getpid()}_{number}" for number in count())
 

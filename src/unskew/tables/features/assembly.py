@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.lib.format import open_memmap
 
 from unskew.errors import DataError, Option, printable
 from unskew.names import KEYS, NO_NAMES, Names
@@ -23,13 +22,12 @@ from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.tables import KEYS_OF, FeatureTable, Notes, alike, feature_files
 from unskew.tables.frames import arrow_table, is_frame, read_table, renamed
 from unskew.tables.joins import encode, match
+from unskew.tables.lists.survey import row_blocks
 from unskew.tables.lists.svmlight import HIGHEST_GRADE
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array
 
 LONGEST_ID = 1000
-BLOCK_VALUES = 2**22
-"""Numbers of items or queries that are laid out at once."""
 KEY_WORDS = {"query_id": "query", "doc_id": "document"}
 
 
@@ -50,6 +48,15 @@ class Documents:
     places: list[Array]
     """[R] for each table of pairs: where its rows go, -1 for nowhere."""
 
+    def arrays(self) -> dict[str, Any]:
+        """Their ids, labels and queries, as `Lists` has them."""
+        return {
+            "offsets": offsets_of(self.query),
+            "query_ids": plain_ids(self.query_names),
+            "doc_ids": plain_ids(self.doc_names)[self.document],
+            "labels": self.labels,
+        }
+
     def keep(self, mask: Array) -> None:
         """Leave out the documents where a mask [N] does not hold, and queries that have none left."""
         moved = np.where(mask, np.cumsum(mask) - 1, -1)
@@ -60,11 +67,11 @@ class Documents:
 
 
 def assemble(
-    tables: Sequence[FeatureTable], candidates: Any | None, notes: Notes, file: Path | None = None
+    tables: Sequence[FeatureTable], candidates: Any | None, notes: Notes, folder: Path | None = None
 ) -> dict[str, Array]:
     """The arrays of `Lists`, with what the features are called as JSON in `columns`.
 
-    The matrix is in memory, or written to a file block after block.
+    The matrix is in memory, or in a folder, written block after block.
     """
     pairs = [table for table in tables if table.kind == "pair"]
     if not pairs and candidates is None:
@@ -77,7 +84,9 @@ def assemble(
     rows = [_rows_of(table, documents) for table in others]
     _leave_out(others, rows, documents, notes)
     shape = (len(documents.query), sum(len(table.names) for table in tables))
-    features = np.empty(shape, np.float32) if file is None else open_memmap(file, "w+", np.float32, shape)
+    features = np.empty(shape, np.float32)
+    if folder is not None:
+        features = np.memmap(folder / "features.bin", np.float32, "w+", shape=shape)
     start, of_others, places = 0, iter(rows), iter(documents.places)
     for table in tables:
         part = features[:, start : start + len(table.names)]
@@ -89,14 +98,8 @@ def assemble(
             _lay_out(table, at, part)
     values = {name: each for table in tables for name, each in table.columns.categories.items()}
     about = {"names": [name for table in tables for name in table.names], "categories": values, "notes": notes}
-    return {
-        "features": features,
-        "offsets": np.concatenate([[0], np.cumsum(np.bincount(documents.query))]).astype(np.int64),
-        "query_ids": plain_ids(documents.query_names),
-        "doc_ids": plain_ids(documents.doc_names)[documents.document],
-        "labels": documents.labels,
-        "columns": np.frombuffer(json.dumps(about).encode(), np.uint8),
-    }
+    told = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    return {"features": features, "columns": told, **documents.arrays()}
 
 
 # ---- which documents there are ----
@@ -247,9 +250,13 @@ def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None
 def _lay_out(table: FeatureTable, row: Array, out: Array) -> None:
     """Write for each document the row of its item or query."""
     values = np.concatenate([*table.values(), np.full((1, len(table.names)), np.nan, np.float32)])  # [I + 1, d]
-    step = max(1, BLOCK_VALUES // values.shape[1])
-    for start in range(0, len(row), step):
-        out[start : start + step] = values[row[start : start + step]]
+    for some in row_blocks(len(row), values.shape[1]):
+        out[some] = values[row[some]]
+
+
+def offsets_of(query: Array) -> Array:
+    """Where each query begins, and the end, [Q + 1], from how often its number is there."""
+    return np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
 
 
 def plain_ids(values: Array) -> Array:

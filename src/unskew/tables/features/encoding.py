@@ -59,9 +59,8 @@ class NumberField:
         """Those of 0 and 1."""
         return (f"{self.name} is missing",) if self.gaps and self.marked else ()
 
-    def mapping(self, lists: Lists, at: int) -> Array | None:
-        """None where the lists have numbers too; else their values as numbers, [U]."""
-        texts = _categories(lists, at)
+    def mapping(self, texts: Sequence[str] | None, path: str) -> Array | None:
+        """None where lists have numbers too; else the values that they have as numbers, [U]."""
         if texts is None:
             return None
         numbers = np.empty(len(texts), np.float32)
@@ -70,7 +69,7 @@ class NumberField:
                 numbers[place] = float(text)
             except ValueError:
                 what = f"{self.name} is text here, such as {text!r}, and was a number in training"
-                raise DataError(what, path=lists.name, hint="make it a number") from None
+                raise DataError(what, path=path, hint="make it a number") from None
         return numbers
 
 
@@ -99,12 +98,11 @@ class CategoryField:
 
     flags = columns
 
-    def mapping(self, lists: Lists, at: int) -> Array | None:
-        """The column of each value that the lists have, [U]; V for rare and unseen ones."""
-        texts = _categories(lists, at)
+    def mapping(self, texts: Sequence[str] | None, path: str) -> Array | None:
+        """The column of each value that lists have, [U]; V for rare and unseen ones."""
         if texts is None:
             what = f"{self.name} is a number here, and was a category in training"
-            raise DataError(what, path=lists.name, hint="make it text")
+            raise DataError(what, path=path, hint="make it text")
         places = {value: place for place, value in enumerate(self.values)}
         return np.array([places.get(text, len(places)) for text in texts], np.float32)
 
@@ -115,11 +113,6 @@ class CategoryField:
         out[rows, column[rows].astype(np.int64)] = 1.0
         if self.gaps and self.marked:
             out[missing, -1] = 1.0
-
-
-def _categories(lists: Lists, at: int) -> tuple[str, ...] | None:
-    """The values of a feature of lists, None where it is a number."""
-    return None if lists.columns is None else lists.columns.categories.get(lists.columns.names[at])
 
 
 _FIELDS = TypeAdapter(tuple[NumberField | CategoryField, ...])
@@ -180,11 +173,6 @@ class Encoding:
         """The features that are categories."""
         return tuple(field for field in self.fields if isinstance(field, CategoryField))
 
-    @cached_property
-    def numbers(self) -> Columns:
-        """The features as they are, where none is a category."""
-        return Columns(self.names or ())
-
     def apply(self, lists: Lists) -> Lists:
         """The lists with encoded features, finite ones; those that are so already, and memory maps, stay."""
         if not self.fields:
@@ -198,10 +186,11 @@ class Encoding:
         if self.identity and places == list(range(lists.dim)) and first_gap(lists) is None:
             return lists if lists.columns == self.columns else replace(lists, columns=self.columns)
         out = np.empty((len(lists.features), len(self.columns.names)), np.float32)
-        values = [field.mapping(lists, at) for field, at in zip(self.fields, places, strict=True)]
-        unused: dict[str, None] = {}
+        theirs = {} if lists.columns is None else lists.columns.categories
+        values = [field.mapping(theirs.get(field.name), lists.name) for field in self.fields]
+        unused: set[str] = set()
         for rows in row_blocks(*lists.features.shape):
-            self._encode(lists, rows, places, values, out[rows], unused)
+            unused |= self._encode(lists, rows, places, values, out[rows])
         if unused:
             in_order = [field.name for field in self.fields if field.name in unused]
             what = "take the mean" if not self.categories else "take the mean, and categories none of their values"
@@ -210,24 +199,22 @@ class Encoding:
         return replace(lists, features=out, columns=self.columns, present=None)
 
     def _encode(
-        self,
-        lists: Lists,
-        rows: slice,
-        places: Sequence[int],
-        values: Sequence[Array | None],
-        out: Array,
-        unused: dict[str, None],
-    ) -> None:
-        """Some rows, numbers at once; `unused` names gaps that training had no place for."""
+        self, lists: Lists, rows: slice, places: Sequence[int], values: Sequence[Array | None], out: Array
+    ) -> set[str]:
+        """Write some rows, numbers at once; returns the features with gaps that training had no place for."""
         columns = np.asarray(lists.features[rows])[:, places]
         for index, mapping in enumerate(values):
             if mapping is not None:
                 known = np.where(np.isnan(columns[:, index]), -1, columns[:, index]).astype(np.int64)
                 columns[:, index] = np.append(mapping, np.nan)[known]  # the last one where missing
-        missing = np.isnan(columns)
-        self._refuse(lists, rows, columns, missing)
-        gaps = np.flatnonzero(missing.any(0))
-        unused |= {self.fields[at].name: None for at in gaps if not self.fields[at].gaps}
+        missing, infinite = np.isnan(columns), np.isinf(columns).any(0)
+        gaps = missing.any(0)
+        for at in np.flatnonzero(infinite | (gaps if self.missing_values == "refuse" else False)):
+            name, row = self.fields[at].name, rows.start + int(missing[:, at].argmax())
+            if infinite[at]:
+                raise DataError(f"{name} is infinite", path=lists.name, hint="remove or clip such values")
+            hint = 'fill it, or set missing_values = "indicator"'
+            raise DataError(f"row {row}: {name} is missing", path=lists.name, hint=hint)
         own, means, flagged = self._numbers
         first = self.starts[own]
         out[:, first] = np.where(missing[:, own], means, columns[:, own])
@@ -236,18 +223,7 @@ class Encoding:
             if isinstance(field, CategoryField):
                 place = slice(self.starts[index], self.starts[index + 1])
                 field.fill(columns[:, index], missing[:, index], out[:, place])
-
-    def _refuse(self, lists: Lists, rows: slice, columns: Array, missing: Array) -> None:
-        """Refuse what cannot be encoded, by the first feature that has it."""
-        infinite = np.any(np.isinf(columns), axis=0)
-        gaps = missing.any(0) if self.missing_values == "refuse" else infinite
-        for at in np.flatnonzero(infinite | gaps):
-            name = self.fields[at].name
-            if infinite[at]:
-                raise DataError(f"{name} is infinite", path=lists.name, hint="remove or clip such values")
-            row = rows.start + int(np.flatnonzero(missing[:, at])[0])
-            hint = 'fill it, or set missing_values = "indicator"'
-            raise DataError(f"row {row}: {name} is missing", path=lists.name, hint=hint)
+        return {self.fields[at].name for at in np.flatnonzero(gaps) if not self.fields[at].gaps}
 
     @cached_property
     def _numbers(self) -> tuple[Array, Array, Array]:

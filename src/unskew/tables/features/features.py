@@ -3,7 +3,7 @@
     query_id, doc_id          string or int: which of them a table has says what its rows are
     label                     int from 0, optional, for evaluation only, in a table of pairs
     query_text, title, ...    what rankers read (`texts.py`), no features
-    anything else             a number, a date, a category, or a list of numbers (`values.py`)
+    anything else             a number, a date, a category, or a list of numbers (`tables.py`)
 
 The documents of a query are the pairs that tables of pairs have. Where there is no such table, they are those of
 `candidates`: the pairs that a log shows. A pair without a row in the table of items is left out, so that a log
@@ -25,7 +25,7 @@ from unskew.errors import DataError
 from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.assembly import assemble, candidate_pairs
+from unskew.tables.features.assembly import assemble, candidate_pairs, offsets_of
 from unskew.tables.features.encoding import Encoding, refuse_absent
 from unskew.tables.features.tables import (
     FeatureTable,
@@ -74,17 +74,11 @@ def read_features(
     if not given:
         raise DataError("no features were named")
 
-    def made(file: Path | None = None) -> dict[str, Any]:
+    def made(folder: Path | None = None) -> dict[str, Array]:
         notes: Notes = []
         tables = open_tables(given, names, notes, () if candidates is None else KEYS, taken)
         pairs = None if candidates is None else candidate_pairs(candidates, names)
-        return assemble(tables, pairs, notes, file)
-
-    def write(folder: Path) -> None:
-        arrays = made(folder / "features.npy")
-        del arrays["features"]  # closed, it is on disk
-        for column, values in arrays.items():
-            np.save(folder / f"{column}.npy", values, allow_pickle=False)
+        return assemble(tables, pairs, notes, folder)
 
     shown = [] if candidates is None else several(candidates)
     if any(is_frame(source) for source in [*given, *shown]):
@@ -93,7 +87,7 @@ def read_features(
     asked = [path for source in shown for path in feature_files(impressions_in(source))]
     options = {"kind": "features", "columns": dict(names), "files": len(files)}
     options |= {} if taken is None else {"taken": dict(taken)}
-    return lists_of(dict(parsed_files([*files, *asked], options, cache, write)), name or files[0].name)
+    return lists_of(dict(parsed_files([*files, *asked], options, cache, made)), name or files[0].name)
 
 
 def lists_for(features: object, names: Names, candidates: Sequence[Any] = ()) -> Lists:
@@ -136,17 +130,10 @@ def table_lists(source: object, encoding: Encoding) -> tuple[Lists, Array]:
     found = surveyed(FeatureTable("item", (part,)), [], encoding.taken)
     refuse_absent(encoding.names, dict.fromkeys([*table.column_names, *found.names]), place)
     values = np.concatenate([np.zeros((0, len(found.names)), np.float32), *found.values()])
-    order, offsets, queries = _lists(table, place)
-    labels = np.zeros(len(values), np.int16)
-    return Lists(values[order], offsets, labels, queries, name=place, columns=found.columns), order
-
-
-def _lists(table: Any, place: str) -> tuple[Array, Array, Array]:
-    """The order that brings queries together [N], where each begins [Q + 1], and their ids [Q]."""
-    if "query_id" not in table.column_names or not len(table):
-        queries = np.arange(1 if len(table) else 0)
-        return np.arange(len(table)), np.array([0, len(table)][: len(queries) + 1]), queries
-    refuse_missing(table, "query_id", place)
-    query, ids = encode(table["query_id"])
-    order = np.argsort(query, kind="stable")
-    return order, np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64), ids
+    query, queries = np.zeros(len(table), np.int64), np.arange(min(len(table), 1))
+    if "query_id" in table.column_names:
+        refuse_missing(table, "query_id", place)
+        query, queries = encode(table["query_id"])
+    order, labels = np.argsort(query, kind="stable"), np.zeros(len(values), np.int16)
+    lists = Lists(values[order], offsets_of(query), labels, queries, name=place, columns=found.columns)
+    return lists, order

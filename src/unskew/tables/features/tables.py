@@ -1,7 +1,16 @@
 """Tables of features as their owner has them: of items, of queries and of pairs, each one or several files.
 
 A table with doc_id alone is one of items, with query_id alone of queries, with both of pairs. Files or frames of
-one kind with the same columns are one table.
+one kind with the same columns are one table. Its columns are features, by their Arrow types:
+
+| kind       | of type                          | a value becomes, as a 32-bit float                |
+|------------|----------------------------------|---------------------------------------------------|
+| `number`   | whole, real, decimal, bool       | itself; true is 1                                 |
+| `time`     | date, timestamp                  | days since 1970-01-01 UTC                         |
+| `vector`   | a list of numbers                | as many numbers, `name[0]`, `name[1]`, ...        |
+| `category` | text, dictionary                 | the index of its value                            |
+
+A missing value is NaN; infinite ones, and those past 32-bit floats, are refused. Legend: n rows, w numbers.
 """
 
 from __future__ import annotations
@@ -13,35 +22,31 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError, Option, printable
 from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, Names, guess_columns
 from unskew.tables.engine.parquet import blocks, damage_named, schema_of, undone
-from unskew.tables.features.values import (
-    Feature,
-    ValueKind,
-    as_text,
-    kind_of_type,
-    numbers_of,
-    text_values,
-    vector_width,
-)
 from unskew.tables.frames import TEXT_FILES, arrow_table, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES
 from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.reading.options import Texts
 from unskew.tables.reading.recognition import SHOWN
 from unskew.tables.reading.text import text_columns
+from unskew.tables.schema import is_number, is_text, to_array
 from unskew.types import Array, Columns
 
+ValueKind = Literal["number", "time", "vector", "category"]
 TableKind = Literal["item", "query", "pair"]
 KEYS_OF: dict[TableKind, tuple[str, ...]] = {"item": ("doc_id",), "query": ("query_id",), "pair": KEYS}
 MOST_VALUES = 100_000
 """Distinct values past which text is no category."""
 FEW_VALUES = 50
 """Distinct values up to which it always is."""
+DAY = 86_400 * 1_000_000
+"""Microseconds."""
 Notes = list[str]
 Taken = Mapping[str, bool]
 """The features that a model takes, and whether each is a category."""
@@ -161,6 +166,22 @@ def _refuse_shared(tables: Sequence[FeatureTable]) -> None:
 
 
 @dataclass(frozen=True)
+class Feature:
+    """A column that is a feature, or several of them where it has lists."""
+
+    name: str
+    kind: ValueKind
+    width: int = 1
+    values: tuple[str, ...] = ()
+    """Of a category, in alphabetical order."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its numbers are called."""
+        return tuple(f"{self.name}[{at}]" for at in range(self.width)) if self.kind == "vector" else (self.name,)
+
+
+@dataclass(frozen=True)
 class TablePart:
     """One file, or one table in memory, under our names."""
 
@@ -257,8 +278,8 @@ def surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureT
     for name, kind in kinds.items():
         if kind == "vector":
             batches = (batch for part in table.parts for batch in part.blocks([name]))
-            width = next((width for batch in batches if (width := vector_width(batch[name]))), 0)
-            features.append(Feature(name, kind, width))
+            lengths = (each for batch in batches for each in pc.list_value_length(batch[name]).drop_null())
+            features.append(Feature(name, kind, next((each.as_py() for each in lengths), 0)))
         elif kind != "category" or name in values:
             features.append(Feature(name, kind, values=values.get(name, ())))
     return FeatureTable(table.kind, table.parts, tuple(features))
@@ -274,7 +295,7 @@ def _values(
         for batch in part.blocks(list(found)):
             for name, seen in found.items():
                 if len(seen) <= MOST_VALUES or name in keys:
-                    seen |= text_values(batch[name])
+                    seen.update(pc.unique(as_text(batch[name])).drop_null().to_pylist())
     rows = len(found.pop(keys[0])) if keys else 0
     for name, seen in list(found.items()) if taken is None else ():
         if seen and len(seen) <= min(max(FEW_VALUES, rows / 2), MOST_VALUES):
@@ -285,3 +306,68 @@ def _values(
         notes.append(f"{printable(table.path)}: {name} has {why if seen else 'no values, and'} is left out")
         del found[name]
     return {name: tuple(sorted(seen)) for name, seen in found.items()}
+
+
+# ---- their values ----
+
+
+def kind_of_type(name: str, kind: Any, path: Path | str) -> ValueKind | None:
+    """What a column of this Arrow type is as a feature, None where it is empty; else it is refused."""
+    if pa.types.is_null(kind):
+        return None
+    if is_number(kind):
+        return "number"
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "time"
+    if is_text(kind):
+        return "category"
+    if hasattr(kind, "value_type") and is_number(kind.value_type):
+        return "category" if pa.types.is_dictionary(kind) else "vector"
+    raise DataError(
+        f"{name} is of type {kind}, neither a number, text, a date nor a list of numbers",
+        path=path,
+        hint="remove the column, or make it a number",
+    )
+
+
+def as_text(column: Any) -> Any:
+    """A column as plain strings."""
+    return undone(column).cast(pa.string())
+
+
+def numbers_of(column: Any, feature: Feature, path: Path | str, first: int = 0) -> Array:
+    """The values of a column, [n, w] float32; `first` is the number of its first row, for messages."""
+    if feature.kind == "vector":
+        wrong = np.flatnonzero(to_array(pc.list_value_length(column).fill_null(-1)) != feature.width)
+        if len(wrong) or feature.width < 1:
+            row = first + (int(wrong[0]) if len(wrong) else 0)
+            what = f"row {row}: the list {feature.name} is missing, empty or of another length than the first"
+            raise DataError(what, path=path, hint="make them of equal length")
+        values = floats(pc.list_flatten(column)).reshape(len(column), feature.width)
+    elif feature.kind == "category":
+        found = pc.index_in(as_text(column), value_set=pa.array(feature.values, pa.string()))
+        values = floats(found)[:, None]
+    elif feature.kind == "time":
+        since = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        values = (to_array(since).astype(np.float64) / DAY).astype(np.float32)[:, None]
+    else:
+        values = floats(column)[:, None]
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, at = np.argwhere(infinite)[0]
+        what = f"row {first + row}: {feature.names[at]} is infinite, or past 32-bit floats"
+        raise DataError(what, path=path, hint="remove or clip such values")
+    return values
+
+
+def floats(column: Any) -> Array:
+    """Numbers as float32, NaN where missing."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    elif pa.types.is_null(column.type):
+        return np.full(len(column), np.nan, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values: Array = to_array(column).astype(np.float32)
+    return values

@@ -21,9 +21,10 @@ from unskew.names import KEYS, NOT_FEATURES, TEXT
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files, schema_of
+from unskew.tables.features.assembly import documents_of
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
-from unskew.tables.joins import encode, find_rows
+from unskew.tables.joins import find_rows
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array, Lists, ListTexts
 
@@ -44,18 +45,10 @@ def read_texts(paths: PathLike | Sequence[PathLike], *, name: str | None = None)
     """
     files = [Path(file) for file in parquet_files(paths)]
     table = _distinct(files).sort_by([(key, "ascending") for key in KEYS])
-    query, query_ids = encode(table["query_id"])
-    ids = to_array(table["doc_id"])
-    rows, labelled = len(table), "label" in table.column_names
-    lists = Lists(
-        features=np.zeros((rows, 0), np.float32),
-        offsets=np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64),
-        labels=to_array(table["label"]).astype(np.int16) if labelled else np.zeros(rows, np.int16),
-        query_ids=query_ids if query_ids.dtype.kind in "iu" else query_ids.astype(np.str_),
-        doc_ids=ids if ids.dtype.kind in "iu" else ids.astype(np.str_),
-        name=name or files[0].name,
-    )
-    return replace(lists, texts=_texts(table, query, np.arange(rows), lists))
+    documents = documents_of([table], files[:1])
+    features = np.zeros((len(table), 0), np.float32)
+    lists = Lists(features, **documents.arrays(), name=name or files[0].name)
+    return replace(lists, texts=_texts(table, documents.query, np.arange(len(table)), lists))
 
 
 def with_texts(lists: Lists, paths: PathLike | Sequence[PathLike]) -> Lists:

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,53 +34,44 @@ from unskew.types import Array, Columns, Lists
 DIGITS = 6
 
 
-class Block(NamedTuple):
-    """Some documents in float64, as a transform gets them."""
-
-    values: Array
-    """[n, D] float64"""
-    offsets: Array | None
-    """[q + 1], where each query starts; None if unknown."""
-    present: Array | None
-    """[n, D] bool, or None where every entry is present."""
-
-
 @dataclass(frozen=True)
 class Scaling:
     """One way to scale: which statistics it keeps, and what it does with a block."""
 
-    transform: Callable[[Block, Mapping[str, Array]], Array]
+    transform: Callable[[Array, Mapping[str, Array], Array | None], Array]
+    """Takes values [n, D] in float64, what was kept of the statistics, and where each query starts [q + 1]."""
     statistics: Callable[[Survey], dict[str, Array]] | None = None
     """What is kept of the statistics; None where nothing is fitted."""
-    all_sets: bool = False
-    """Fitted on every set rather than on the training set alone."""
+    as_ultra: bool = False
+    """Fitted on every set rather than on the training set alone; entries that a file does not name become 0."""
     by_query: bool = False
     """Needs to know where each query starts."""
 
 
-def _linear(block: Block, statistics: Mapping[str, Array]) -> Array:
-    return (block.values - statistics["shift"]) / statistics["scale"]
+def _linear(values: Array, statistics: Mapping[str, Array], _: Array | None) -> Array:
+    return (values - statistics["shift"]) / statistics["scale"]
 
 
-def _query_minmax(block: Block, _: Mapping[str, Array]) -> Array:
-    assert block.offsets is not None
-    sizes = np.diff(block.offsets)
-    starts, sizes = block.offsets[:-1][sizes > 0], sizes[sizes > 0]  # reduceat does not know empty queries
+def _query_minmax(values: Array, _: Mapping[str, Array], offsets: Array | None) -> Array:
+    assert offsets is not None
+    sizes = np.diff(offsets)
+    starts, sizes = offsets[:-1][sizes > 0], sizes[sizes > 0]  # reduceat does not know empty queries
     if not len(starts):
-        return block.values
-    low = np.minimum.reduceat(block.values, starts, axis=0)
-    spread = np.maximum.reduceat(block.values, starts, axis=0) - low
+        return values
+    low = np.minimum.reduceat(values, starts, axis=0)
+    spread = np.maximum.reduceat(values, starts, axis=0) - low
     spread[spread == 0] = 1.0
-    scaled: Array = (block.values - np.repeat(low, sizes, axis=0)) / np.repeat(spread, sizes, axis=0)
+    scaled: Array = (values - np.repeat(low, sizes, axis=0)) / np.repeat(spread, sizes, axis=0)
     return scaled
 
 
-def _ultra(block: Block, statistics: Mapping[str, Array], g: Callable[[Array], Array] = lambda x: x) -> Array:
-    """2 g(v - min) / g(max - min) - 1 for entries that are present; g(v - min) where a feature is constant."""
-    above, spread = g(block.values - statistics["low"]), g(statistics["high"] - statistics["low"])
+def _ultra(
+    values: Array, statistics: Mapping[str, Array], _: Array | None, g: Callable[[Array], Array] = lambda x: x
+) -> Array:
+    """2 g(v - min) / g(max - min) - 1; g(v - min) where a feature is constant."""
+    above, spread = g(values - statistics["low"]), g(statistics["high"] - statistics["low"])
     varies = spread > 0
-    scaled = round_digits(np.where(varies, 2.0 * above / np.where(varies, spread, 1.0) - 1.0, above))
-    return scaled if block.present is None else np.where(block.present, scaled, 0.0)
+    return round_digits(np.where(varies, 2.0 * above / np.where(varies, spread, 1.0) - 1.0, above))
 
 
 def _log(values: Array) -> Array:
@@ -120,13 +110,13 @@ def _range_statistics(fitted: Survey) -> dict[str, Array]:
 
 
 SCALINGS: Mapping[str, Scaling] = {
-    "none": Scaling(lambda block, _: block.values),
+    "none": Scaling(lambda values, *_: values),
     "standard": Scaling(_linear, _standard_statistics),
     "minmax": Scaling(_linear, _minmax_statistics),
-    "log1p": Scaling(lambda block, _: np.sign(block.values) * np.log1p(np.abs(block.values))),
+    "log1p": Scaling(lambda values, *_: np.sign(values) * np.log1p(np.abs(values))),
     "query_minmax": Scaling(_query_minmax, by_query=True),
-    "ultra": Scaling(_ultra, _range_statistics, all_sets=True),
-    "ultra_log": Scaling(partial(_ultra, g=_log), _range_statistics, all_sets=True),
+    "ultra": Scaling(_ultra, _range_statistics, as_ultra=True),
+    "ultra_log": Scaling(partial(_ultra, g=_log), _range_statistics, as_ultra=True),
 }
 """Every kind of scaling by name."""
 
@@ -166,14 +156,14 @@ class Scaler:
             offsets = np.array([0, len(features)], np.int64)
         edges = offsets if scaling.by_query else None
         for rows in row_blocks(len(features), self.width, edges):
-            inside = bits = None
+            inside = None
             if edges is not None:
                 first, last = np.searchsorted(edges, rows.start), np.searchsorted(edges, rows.stop, "right")
                 inside = edges[first:last] - rows.start
-            if present is not None:
-                bits = np.unpackbits(present[rows], axis=1, count=self.width).astype(bool)
-            block = Block(np.asarray(features[rows], np.float64), inside, bits)
-            out[rows] = scaling.transform(block, self.statistics)
+            scaled = scaling.transform(np.asarray(features[rows], np.float64), self.statistics, inside)
+            if scaling.as_ultra and present is not None:
+                scaled = np.where(np.unpackbits(present[rows], axis=1, count=self.width), scaled, 0.0)
+            out[rows] = scaled
         return out
 
     def apply(self, lists: Lists, *, out: Array | None = None) -> Lists:
@@ -191,15 +181,13 @@ class Scaler:
     def from_arrays(cls, kind: str, arrays: Mapping[str, Array]) -> Scaler:
         """The scaler that `arrays` was called on."""
         scaling = _scaling(kind)
-        names = {"width"} | set(scaling.statistics(Survey(0, *np.zeros((5, 1)))) if scaling.statistics else ())
-        if set(arrays) != names:
-            missing, extra = sorted(names - set(arrays)), sorted(set(arrays) - names)
-            raise DataError(f"arrays of a {kind} scaler: missing {missing}, unexpected {extra}")
+        names = set(scaling.statistics(Survey(0, *np.zeros((5, 1)))) if scaling.statistics else ())
+        if set(arrays) != names | {"width"}:
+            raise DataError(f"a {kind} scaler has the arrays {sorted(names)} and width, not {sorted(arrays)}")
         width = int(arrays["width"][0])
-        statistics = {name: np.asarray(arrays[name], np.float64) for name in sorted(names - {"width"})}
-        for name, values in statistics.items():
-            if values.shape != (width,):
-                raise DataError(f"array {name} of a {kind} scaler has shape {values.shape}, not ({width},)")
+        statistics = {name: np.asarray(arrays[name], np.float64) for name in sorted(names)}
+        if any(values.shape != (width,) for values in statistics.values()):
+            raise DataError(f"an array of a {kind} scaler is not of the shape ({width},)")
         return cls(kind, width, statistics)
 
 
@@ -222,7 +210,7 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
         return Scaler(kind, lists.dim)
     if not len(lists.features):
         raise DataError("no documents to fit a scaler on", path=lists.name)
-    sets = (lists, *others) if scaling.all_sets else (lists,)
+    sets = (lists, *others) if scaling.as_ultra else (lists,)
     return fitted_scaler(kind, survey(*sets), lists.columns)
 
 

@@ -1,7 +1,7 @@
 """The cache of parsed files: memory-mapped arrays in a folder, found again by the content of their source.
 
     ROOT/index/HASH.json    what a path held when it was last hashed: size, times, inode, digest
-    ROOT/entries/KEY/       one .npy per array, other files, and meta.json with their shapes and sizes
+    ROOT/entries/KEY/       the bytes of each array in NAME.bin, other files, and meta.json with shapes and sizes
 
 The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
 of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
@@ -14,31 +14,24 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import math
 import os
-import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from unskew.errors import DataError, Option, RunError, UnskewError, printable
-from unskew.files import CACHED, Scratch, beside, complete_folder, digest_of, read_json, scratch_folder, write_json
+from unskew.files import CACHED, beside, complete_folder, digest_of, read_json, scratch_folder, write_json
 from unskew.types import Array
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout and of the parsers; part of every key, so older entries are not found any more."""
 RACY_NS = 2_000_000_000
 """A file changed less than this long before it was hashed is hashed again next time."""
-HEADER = 128
-"""Bytes kept free for the header of a growing .npy file."""
-_NPY = re.compile(
-    rb"\x93NUMPY.{4}\{'descr': '([<>|=]?[a-zA-Z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]*)\)", re.DOTALL
-)
 
 
 def cache_root(cache: bool | str | Path = True) -> Path:
@@ -78,22 +71,28 @@ def content_digest(path: Path, root: Path) -> str:
 
 
 def parsed_files(
-    files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+    cache: bool | str | Path,
+    write: Callable[[Path], Mapping[str, Array]],
 ) -> dict[str, Array]:
-    """The arrays that `write` makes of these files, from the cache if they are there; in memory without one."""
+    """The arrays that `write` makes of these files, from the cache if they are there; in memory without one.
+
+    It gets a folder, where a large array NAME may lie in NAME.bin already.
+    """
     if cache is False:
         with scratch_folder() as folder:
-            write(folder)
-            seal_entry(folder)
-            arrays = open_entry(folder, mapped=False)
-    else:
-        arrays = open_entry(entry_of(files, options, cache, write))
+            return {name: np.array(array) for name, array in write(folder).items()}
+    arrays = open_entry(entry_of(files, options, cache, write))
     assert arrays is not None, "an entry just written can be opened"
     return arrays
 
 
 def entry_of(
-    files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+    cache: bool | str | Path,
+    write: Callable[[Path], Mapping[str, Array] | None],
 ) -> Path:
     """The folder that `write` fills from these files with these options (JSON values), unless the cache has it.
 
@@ -111,16 +110,16 @@ def entry_of(
             if (why := unwritable(folder.parent)) is not None:
                 what = f"{printable(root)}: cannot be written ({why}); files are parsed anew each time"
                 warnings.warn(f"{what}, set UNSKEW_CACHE to keep them", stacklevel=4)
-                scratch = Scratch()
+                scratch = ExitStack()
                 atexit.register(scratch.close)
-                folder = scratch.path / folder.name
+                folder = scratch.enter_context(scratch_folder()) / folder.name
             # where another process is faster, what it wrote is as good as ours
             with suppress(RunError), complete_folder(folder, force=damaged, ours=CACHED) as working:
-                write(working)
+                arrays = write(working)
                 for file, digest in zip(files, digests, strict=True):
                     if content_digest(file, root) != digest:
                         raise DataError("changed while it was read", path=file, hint="read it again")
-                seal_entry(working)
+                seal_entry(working, arrays or {})
     except OSError as error:
         place = error.filename or root
         raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
@@ -128,7 +127,7 @@ def entry_of(
     raise DataError("cannot write a cache entry", path=folder, hint=hint)
 
 
-def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
+def open_entry(folder: Path) -> dict[str, Array] | None:
     """Arrays of a sealed folder by name, or None if it is missing, cut short or not ours."""
     meta = _read_json(folder / "meta.json")
     arrays: dict[str, Array] = {}
@@ -137,33 +136,24 @@ def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
             return None
         if any((folder / name).stat().st_size != size for name, size in meta["files"].items()):
             return None
-        for name, facts in meta["arrays"].items():
-            path, kind, shape = folder / f"{name}.npy", np.dtype(facts["dtype"]), tuple(facts["shape"])
-            if _npy_facts(path) != facts:
+        for name, (kind, shape) in meta["arrays"].items():
+            if np.dtype(kind).hasobject:  # bytes would be taken for addresses
                 return None
-            # np.load is not safe in threads
-            array = np.memmap(path, kind, "r", path.stat().st_size - math.prod(shape) * kind.itemsize, shape)
-            arrays[name] = np.array(array) if not mapped else array if name == "features" else np.asarray(array)
-    except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            array = np.memmap(folder / f"{name}.bin", np.dtype(kind), "r", 0, tuple(shape))
+            arrays[name] = array if name == "features" else np.asarray(array)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return arrays
 
 
-def seal_entry(folder: Path) -> None:
-    """Write meta.json, which makes a folder of files, some of them .npy, an entry."""
-    facts = {path.stem: _npy_facts(path) for path in sorted(folder.glob("*.npy"))}
+def seal_entry(folder: Path, arrays: Mapping[str, Array]) -> None:
+    """Write the arrays that are not there yet, and meta.json, which makes a folder an entry."""
+    for name, array in arrays.items():
+        if not (folder / f"{name}.bin").exists():
+            array.tofile(folder / f"{name}.bin")
+    facts = {name: [array.dtype.str, array.shape] for name, array in arrays.items()}
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
-
-
-def _npy_facts(path: Path) -> dict[str, Any]:
-    """Shape and type of a .npy file; NumPy parses its header with `ast`, which is not safe in threads."""
-    with path.open("rb") as file:
-        found = _NPY.match(file.read(HEADER * 2))
-    if found is None:
-        raise DataError("not an array of numbers", path=path)
-    shape = [int(size) for size in found[2].split(b",") if size.strip()]
-    return {"shape": shape, "dtype": found[1].decode()}
 
 
 def _state(path: Path) -> dict[str, int]:
@@ -176,55 +166,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     with suppress(DataError):
         return read_json(path)
     return {}
-
-
-class GrowingMatrix:
-    """A .npy matrix written row block after row block; a wider block widens the rows before it with zeros."""
-
-    def __init__(self, path: Path, dtype: str, width: int = 0) -> None:
-        self.path, self.dtype, self.rows, self.width = path, np.dtype(dtype), 0, width
-        self._file = self._begun()
-
-    def _begun(self) -> BinaryIO:
-        file = open(self.path, "w+b")  # noqa: SIM115 - closed in __exit__
-        file.write(bytes(HEADER))
-        return file
-
-    def __enter__(self) -> GrowingMatrix:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Write the header, now that the shape is known, and close."""
-        with self._file as file:
-            if error is None:
-                about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, self.width)}
-                file.seek(0)
-                np.lib.format.write_array_header_1_0(file, about)
-                assert file.tell() == HEADER, "the header of a two-dimensional array takes 128 bytes"
-
-    def append(self, block: Array) -> None:
-        """Add the rows of a block [n, width]."""
-        if block.shape[1] > self.width:
-            self._widen(block.shape[1])
-        self._write(block)
-        self.rows += len(block)
-
-    def _write(self, block: Array) -> None:
-        if block.shape[1] < self.width:
-            block = np.pad(block, ((0, 0), (0, self.width - block.shape[1])))
-        self._file.write(np.ascontiguousarray(block, dtype=self.dtype).data)
-
-    def _widen(self, width: int) -> None:
-        old_width, self.width = self.width, width
-        if self.rows == 0:
-            return
-        old_path = self.path.with_suffix(".old")
-        self._file.close()
-        os.replace(self.path, old_path)
-        self._file = self._begun()
-        old = np.memmap(old_path, self.dtype, "r", HEADER, (self.rows, old_width))
-        step = max(1, 2**22 // width)
-        for start in range(0, self.rows, step):
-            self._write(old[start : start + step])
-        del old
-        old_path.unlink()

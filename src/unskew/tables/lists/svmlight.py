@@ -14,13 +14,13 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.files import WRITERS, PathLike, unpacked
-from unskew.tables.lists.store import GrowingMatrix
+from unskew.tables.lists.survey import row_blocks
 from unskew.types import Array
 
 BLOCK = 2 * 2**20
@@ -30,6 +30,7 @@ MOST_FEATURES = 1_000_000
 """Feature ids above this are taken for a mistake: the matrix is dense."""
 HIGHEST_GRADE = 32767
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+ENTRY = re.compile(rb"0*(\d{1,18}):(%b)" % NUMBER.pattern)
 INTEGER = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 DOC_ID = re.compile(rb"\s*docid\s*[=:]\s*(\S+)")
 
@@ -41,28 +42,29 @@ class ListFile(NamedTuple):
     groups: Path | None = None
 
 
-def parse_files(sources: Sequence[ListFile], folder: Path, *, doc_ids: bool, width: int | None) -> None:
-    """Parse files of one set into .npy files in a folder."""
-    with (
-        GrowingMatrix(folder / "features.npy", "<f4", width or 0) as matrix,
-        GrowingMatrix(folder / "present.npy", "|u1", ((width or 0) + 7) // 8) as present,
-    ):
-        parser, entries = Parser(doc_ids, sources[0].groups is not None), 0
-        for source in sources:
-            before = len(parser.labels)
-            for first, block in read_blocks(source.path):
-                lines, rests = parser.take_heads(block, first, source.path)
-                if rests:
-                    entries += _append(rests, lines, source.path, width or MOST_FEATURES, matrix, present)
-            if len(parser.labels) == before:
-                raise DataError("no data lines", path=source.path, hint="the file is empty or has only comments")
-            parser.end_file(source, before)
-        if matrix.width == 0:
-            raise DataError("no line has a feature", path=sources[0].path, hint="write `label qid:ID 1:value ...`")
-    if entries == len(parser.labels) * matrix.width:
-        (folder / "present.npy").unlink()
-    for name, column in parser.columns().items():
-        np.save(folder / f"{name}.npy", column, allow_pickle=False)
+def parse_files(
+    sources: Sequence[ListFile], folder: Path, *, doc_ids: bool, width: int | None
+) -> dict[str, Array]:
+    """The arrays of the files of one set, those of features in a folder."""
+    matrix = GrowingMatrix(folder / "features.bin", "<f4", width or 0)
+    present = GrowingMatrix(folder / "present.bin", "|u1", ((width or 0) + 7) // 8)
+    parser, entries = Parser(doc_ids, sources[0].groups is not None), 0
+    for source in sources:
+        before = len(parser.labels)
+        for first, block in read_blocks(source.path):
+            lines, rests = parser.take_heads(block, first, source.path)
+            if rests:
+                entries += _append(rests, lines, source.path, width or MOST_FEATURES, matrix, present)
+        if len(parser.labels) == before:
+            raise DataError("no data lines", path=source.path, hint="the file is empty or has only comments")
+        parser.end_file(source, before)
+    if matrix.width == 0:
+        raise DataError("no line has a feature", path=sources[0].path, hint="write `label qid:ID 1:value ...`")
+    arrays = {"features": matrix.array()} | parser.columns()
+    if entries < len(parser.labels) * matrix.width:
+        return arrays | {"present": present.array()}
+    present.path.unlink()
+    return arrays
 
 
 class Parser:
@@ -148,18 +150,46 @@ def _append(
     """Add the features of some lines to the matrix, and bits of what is present; returns how many there are."""
     counts, ids, values = fast_entries(rests, limit) or slow_entries(rests, lines, path, limit)
     width, ends = max(matrix.width, int(ids.max(initial=0))), np.cumsum(counts)
-    step = max(1, 2**23 // max(1, width))
-    for start in range(0, len(rests), step):
-        rows = counts[start : start + step]
-        cut = slice(int(ends[start] - counts[start]), int(ends[start : start + step][-1]))
-        dense, mask = values[cut], np.ones(len(rows) * width, bool)
+    for rows in row_blocks(len(rests), width):
+        each = counts[rows]
+        cut = slice(int(ends[rows.start] - each[0]), int(ends[rows.stop - 1]))
+        dense, mask = values[cut], np.ones(len(each) * width, bool)
         if len(dense) < len(mask):  # else these are 1 to width in every line, since ids ascend
-            flat = np.repeat(np.arange(len(rows)) * width - 1, rows) + ids[cut]
+            flat = np.repeat(np.arange(len(each)) * width - 1, each) + ids[cut]
             dense, mask = np.zeros(len(mask), np.float32), np.zeros(len(mask), bool)
             dense[flat], mask[flat] = values[cut], True
-        matrix.append(dense.reshape(len(rows), width))
-        present.append(np.packbits(mask.reshape(len(rows), width), axis=1))
+        matrix.append(dense.reshape(len(each), width))
+        present.append(np.packbits(mask.reshape(len(each), width), axis=1))
     return len(ids)
+
+
+class GrowingMatrix:
+    """A matrix in a file, written block after block; a wider block widens the rows before it with zeros."""
+
+    def __init__(self, path: Path, dtype: str, width: int = 0) -> None:
+        self.path, self.dtype, self.rows, self.width = path, np.dtype(dtype), 0, width
+
+    def append(self, block: Array) -> None:
+        """Add the rows of a block [n, width]."""
+        width = max(self.width, block.shape[1])
+        if self.rows and width > self.width:
+            narrow, old = self.array(), self.path.with_suffix(".old")
+            self.path.rename(old)
+            for rows in row_blocks(self.rows, width):
+                self._write(narrow[rows], width)
+            old.unlink()
+        self._write(block, width)
+        self.rows, self.width = self.rows + len(block), width
+
+    def array(self) -> Array:
+        """The matrix as it is now, memory-mapped."""
+        return np.memmap(self.path, self.dtype, "r", 0, (self.rows, self.width))
+
+    def _write(self, block: Array, width: int) -> None:
+        if block.shape[1] < width:
+            block = np.pad(block, ((0, 0), (0, width - block.shape[1])))
+        with self.path.open("ab") as file:
+            file.write(np.ascontiguousarray(block, dtype=self.dtype).data)
 
 
 class Entries(NamedTuple):
@@ -216,27 +246,22 @@ def slow_entries(rests: Sequence[bytes], lines: Sequence[int], path: Path, limit
 
 def _entry(token: bytes, last: int, limit: int, path: Path, line: int) -> tuple[int, np.float32]:
     """One `id:value` that follows the id `last` in its line."""
-
-    def refuse(message: str, hint: str) -> NoReturn:
-        raise DataError(f"{message} in {quote(token)}", path=path, line=line, hint=hint)
-
-    name, colon, text = token.partition(b":")
-    if name == b"qid":
-        refuse("qid out of place", "put it right after the label, and nowhere if there are group sizes")
-    if not colon or not name.isdigit():
-        refuse("no feature id and colon", "write features as id:value, with no blank inside")
-    if len(name.lstrip(b"0")) > 18 or not 1 <= (number := int(name.lstrip(b"0") or b"0")) <= limit:
+    found, number, value = ENTRY.fullmatch(token), 0, np.float32(0)
+    if found is not None:
+        with np.errstate(over="ignore"):
+            number, value = int(found[1]), np.float32(float(found[2]))
+    if found is None:
+        what, hint = "no feature id, colon and finite number", "write id:value; a qid comes right after the label"
+    elif not 1 <= number <= limit:
         most = f"{limit:,}" + (", the width declared" if limit != MOST_FEATURES else "")
-        refuse(f"feature id is not from 1 to {most}", "check the file, or pass features=WIDTH")
-    if number <= last:
-        refuse(f"feature id does not come after {last}", "name each feature once, in ascending order")
-    if not NUMBER.fullmatch(text):
-        refuse("value is not a finite number", "fix the value, or leave the feature out")
-    with np.errstate(over="ignore"):
-        value = np.float32(float(text))
-    if not np.isfinite(value):
-        refuse("value does not fit a 32-bit float", "scale the feature first")
-    return number, value
+        what, hint = f"feature id is not from 1 to {most}", "check the file, or pass features=WIDTH"
+    elif number <= last:
+        what, hint = f"feature id does not come after {last}", "name each feature once, in ascending order"
+    elif not np.isfinite(value):
+        what, hint = "value does not fit a 32-bit float", "scale the feature first"
+    else:
+        return number, value
+    raise DataError(f"{what} in {quote(token)}", path=path, line=line, hint=hint)
 
 
 def _grade(token: bytes, path: Path, line: int) -> int:

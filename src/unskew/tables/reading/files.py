@@ -185,12 +185,12 @@ codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 
 class Guarded:
     """Text of a file for parsers, which may read in a thread of their own: always valid UTF-8."""
 
-    def __init__(self, blocks: Generator[bytes, None, None]) -> None:
-        self.blocks, self.closed, self._lock = blocks, False, Lock()
+    def __init__(self, blocks: Generator[bytes, None, None], path: Path) -> None:
+        self.blocks, self.path, self.closed, self._lock = blocks, path, False, Lock()
         self.newlines, self._last = 0, b"\n"
         self.watch, self.met = b"", False
         """Something to look out for, and whether it has come."""
-        self._decode = codecs.getincrementaldecoder("utf-8")(errors="unskew-mark")
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._ready = b""
 
     def read(self, size: int | None = None) -> bytes:
@@ -215,7 +215,8 @@ class Guarded:
     def _fill(self) -> bool:
         """Take the next block; whether there was one."""
         data = next(self.blocks, b"")
-        self._ready += self._decode.decode(data, final=not data).encode("utf-8")
+        self._decoder = self._decoder or _decoder(data, self.path)
+        self._ready += self._decoder.decode(data, final=not data).encode("utf-8")
         return bool(data)
 
     @property
@@ -237,30 +238,21 @@ class Guarded:
             self.blocks.close()
 
 
-def _in_utf8(blocks: Generator[bytes, None, None], path: Path) -> Generator[bytes, None, None]:
-    """Blocks of UTF-16 or UTF-32 as UTF-8, where a byte order mark says so; other blocks as they are."""
-    first = next(blocks, b"")
-    encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), None)
-    if encoding is None:
-        head = first[:4000]
-        if head.count(0) * 4 > len(head):  # text has no zero bytes, unless every letter of it takes two
-            encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
-            hint = f"write it in UTF-8: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
-            raise DataError(f"looks like {encoding} without a byte order mark", path=path, line=1, hint=hint)
-        yield first
-        yield from blocks
-        return
-    decoder = codecs.getincrementaldecoder(encoding)(errors="unskew-mark")
-    yield decoder.decode(first).encode()
-    for block in blocks:
-        yield decoder.decode(block).encode()
-    yield decoder.decode(b"", final=True).encode()
+def _decoder(first: bytes, path: Path) -> codecs.IncrementalDecoder:
+    """What decodes a text that begins so: as UTF-16 or UTF-32 where a byte order mark says so, else as UTF-8."""
+    encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), "utf-8")
+    head = first[:4000]
+    if encoding == "utf-8" and head.count(0) * 4 > len(head):  # every letter takes two bytes: text has no zeros
+        wide = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+        hint = f"write it in UTF-8: iconv -f {wide} -t UTF-8 {shlex.quote(str(path))} > NEW"
+        raise DataError(f"looks like {wide} without a byte order mark", path=path, line=1, hint=hint)
+    return codecs.getincrementaldecoder(encoding)(errors="unskew-mark")
 
 
 @contextmanager
 def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
     """The text of a file, decompressed by the end of its name; UTF-8, or what a byte order mark says."""
-    text = Guarded(_in_utf8(unpacked(path, expansion=max_expansion), path))
+    text = Guarded(unpacked(path, expansion=max_expansion), path)
     try:
         yield text
     finally:

@@ -1,19 +1,4 @@
-"""What `ingest` is asked for: which column is which, time zone, base of positions, rules; checked strictly.
-
-As a mapping file:
-
-    keep = ["market"]
-
-    [columns]                  # ours = theirs
-    position = "rank"
-    doc_id = "/hit/id"         # a nested field of JSON lines
-
-    [time]
-    zone = "Europe/Berlin"
-
-    [rules.robots]
-    clicks_per_minute = 60
-"""
+"""What `ingest` is asked for: which column is which, time zone, base of positions, rules; checked strictly."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, Words
-from unskew.files import restore
+from unskew.files import PACKED, restore
 from unskew.names import NO_NAMES, REQUIRED, Names, guess_columns
 from unskew.settings import no_such
 from unskew.tables.engine.parquet import impressions_in
@@ -30,7 +30,7 @@ FOLDERS = {
 }
 """What a folder is, by what lies in it."""
 PARTS = ("train", "validation", "test")
-TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".xz", ".zst")
+TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", *PACKED)
 LETOR = re.compile(rb"^\s*-?\d+(\.\d+)?\s+qid:\S+")
 SHOWN = ("page_id", "position", "click")
 """What a log has and a table of features has not."""
@@ -103,16 +103,15 @@ def ingest_command(path: Path | str, present: Sequence[str], names: Names = NO_N
     'unskew ingest shop.csv --out shop_log --column query_id=term --column position=rank'
     """
     guess = guess_columns(present) | names
-    ends = re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|gz|bz2|xz|zst)$")
-    stem = Path(path).resolve().name
-    while ends.search(stem):
-        stem = ends.sub("", stem)
+    stem = Path(path).resolve()
+    while stem.suffix in (*TEXTS, ".parquet"):
+        stem = stem.with_suffix("")
     found = {*present, *guess}
     visits = {"user_id", "timestamp", "query_id"} <= found  # pages are then found
     unknown = [name for name in REQUIRED if name not in found and not (name == "page_id" and visits)]
     named = {name: guess[name] for name in (*REQUIRED, "timestamp", "user_id", "visit_id") if name in guess}
     pairs = [f"{ours}={theirs}" for ours, theirs in (named | dict.fromkeys(unknown, "THEIRS")).items()]
-    words = ["unskew", "ingest", str(path), "--out", f"{stem}_log"]
+    words = ["unskew", "ingest", str(path), "--out", f"{stem.name}_log"]
     return shlex.join([*words, *(word for pair in pairs for word in ("--column", pair))])
 
 

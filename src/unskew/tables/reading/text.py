@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,32 +68,67 @@ def text_columns(path: Path, kind: str, texts: Texts) -> list[str]:
 
 
 class CsvText:
-    """An open CSV or TSV file."""
+    """An open CSV or TSV file; rows are numbered as the file has them, the header being row 1."""
 
     def __init__(self, file: Guarded, path: Path, kind: str, texts: Texts) -> None:
         self.file, self.path, self.texts = file, path, texts
-        line = file.first_line(BLOCK)
-        if len(line) > BLOCK:
-            raise DataError("the header does not end", path=path, line=1, hint="this is not a CSV file")
-        self.header = _header(line.decode("utf-8").rstrip("\r"), path, kind, texts)
+        self._given = self._header(kind)
+        """The names as they stand in the header."""
+        first = {
+            name: at for at, name in reversed([*enumerate(self._given)])
+        }  # one that comes again gets a number
+        self._names = [name if first[name] == at else f"column {at + 1}" for at, name in enumerate(self._given)]
+        self._named = max((at + 1 for at, name in enumerate(self._given) if name), default=0)
+        """How many names there are before the last ones, which are empty."""
+        self._reject: Reject = lambda *_: None
+        self._next, self._passed_over = 2, 0
+        """The number of the next row, and lines that the parser did not take."""
+        self._skipped: list[int] = []
+        self._longer: list[tuple[int, str]] = []
+
+    def _header(self, kind: str) -> list[str]:
+        """The names in the first line, after it is known what lies between them."""
+        first = self.file.first_line(BLOCK)
+
+        def refuse(what: str, hint: str | None = None) -> DataError:
+            return DataError(what, path=self.path, line=1, hint=hint)
+
+        if len(first) > BLOCK:
+            raise refuse("the header does not end", "this is not a CSV file")
+        line = first.decode("utf-8").rstrip("\r")
+        if not line.strip():
+            raise refuse("the file has no header", "name the columns in line 1")
+        texts = self.texts
+        self._delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
+        names = line.split(self._delimiter)
+        if len(names) > MOST_COLUMNS:
+            raise refuse(f"the header has {len(names):,} columns")
+        if texts.quote:
+            try:
+                names = next(csv.reader([line], delimiter=self._delimiter, quotechar=texts.quote))
+            except (csv.Error, StopIteration, ValueError, TypeError) as error:
+                raise refuse(f"the header cannot be read ({error})") from error
+        if MARK in line:
+            hint = f"write the file in UTF-8: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(self.path))} > NEW"
+            raise refuse(f"the header is not UTF-8: {line[:200].replace(MARK, chr(0xFFFD))}", hint)
+        return [name.strip() for name in names]
 
     def columns(self, wanted: Collection[str] = (), _: Enough | None = None) -> list[str]:
         """The names in the header; one that is wanted stands there once."""
-        for name, count in Counter(self.header.given).items():
+        for name, count in Counter(self._given).items():
             if count > 1 and name and (name in wanted or name.startswith("serp_")):
-                places = [str(at + 1) for at, each in enumerate(self.header.given) if each == name]
+                places = [str(at + 1) for at, each in enumerate(self._given) if each == name]
                 what = f"{name} names {count} columns, {' and '.join(places)}"
                 raise DataError(what, path=self.path, line=1, hint="rename those that are not meant")
-        return self.header.names[: self.header.named]
+        return self._names[: self._named]
 
     def batches(self, wanted: Sequence[str], reject: Reject, _: Collection[str] = ()) -> Batches:
-        """Batches of text columns with the number of each row, the header being row 1."""
-        file, names, taken = self.file, self.header.names, set(wanted)
+        """Batches of text columns with the number of each row."""
+        file, names, taken, seen = self.file, self._names, set(wanted), 1  # the header
         present = [name for name in names if name in taken]
-        rows, seen = _Rows(self.header, reject), 1  # the header
-        file.watch = self.texts.quote.encode()
-        for batch in self._parsed(file, names, present, rows.invalid):
-            numbers = rows.numbers(batch.num_rows)
+        self._reject, file.watch = reject, self.texts.quote.encode()
+        for batch in self._parsed(file, names, present, self._invalid):
+            numbers = self._numbers(batch.num_rows)
             seen += batch.num_rows
             for column in batch.columns if file.met else ():
                 seen += pc.sum(pc.count_substring(column, "\n")).as_py() or 0
@@ -103,10 +138,10 @@ class CsvText:
                     reject(int(numbers[at]), "unclosed_quote", line)
             whole = ~np.isin(np.arange(batch.num_rows), list(broken))
             yield (batch.filter(pa.array(whole)), numbers[whole]) if broken else (batch, numbers)
-            if rows.longer:
-                yield from self._trimmed(rows, present)
+            if self._longer:
+                yield from self._trimmed(present)
         others = [name for name in names if name not in taken]
-        if file.met and others and file.lines > seen + rows.passed_over:
+        if file.met and others and file.lines > seen + self._passed_over:
             self._refuse_torn(others)
 
     def _parsed(self, file: Any, names: list[str], present: list[str], invalid: Any) -> Iterator[Any]:
@@ -118,7 +153,7 @@ class CsvText:
                 pa.PythonFile(file, mode="r"),
                 arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=names, skip_rows=1),
                 arrow_csv.ParseOptions(
-                    delimiter=self.header.delimiter,
+                    delimiter=self._delimiter,
                     quote_char=self.texts.quote or False,
                     newlines_in_values=bool(self.texts.quote),
                     ignore_empty_lines=False,
@@ -145,14 +180,14 @@ class CsvText:
     def _refuse_torn(self, others: list[str]) -> None:
         """Lines lie inside values of columns that are not read: are they text, or rows that a quote took?"""
         with opened(self.path, self.texts.max_expansion) as file:
-            for batch in self._parsed(file, self.header.names, others, lambda row: "skip"):
+            for batch in self._parsed(file, self._names, others, lambda row: "skip"):
                 for _, lines in self._torn(batch):
                     what = f"a quote is not closed, or closed in another line: {lines[0][:200]!r}"
                     raise DataError(what, path=self.path, hint=HINT)
 
     def _torn(self, batch: Any) -> Iterator[tuple[int, list[str]]]:
         """Rows that are several, with their lines."""
-        names, delimiter = self.header.names, self.header.delimiter
+        names, delimiter = self._names, self._delimiter
         seen: set[int] = set()
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             several = pc.or_(pc.match_substring(column, "\n"), pc.match_substring(column, "\r"))
@@ -162,51 +197,42 @@ class CsvText:
                     seen.add(at)
                     yield at, lines
 
-    def _trimmed(self, rows: _Rows, present: list[str]) -> Batches:
+    def _trimmed(self, present: list[str]) -> Batches:
         """Batches of the rows whose last fields were empty, parsed again without these."""
-        between, number = self.header.delimiter, "unskew number"
-        held, rows.longer = rows.longer, []
+        between, number = self._delimiter, "unskew number"
+        held, self._longer = self._longer, []
+
+        def refuse(row: Any) -> str:
+            before, _, text = row.text.partition(between)
+            self._reject(int(before), "wrong_number_of_fields", text)
+            return "skip"
+
         file = io.BytesIO("".join(["\n", *(f"{at}{between}{text}\n" for at, text in held)]).encode())
-        for batch in self._parsed(file, [number, *self.header.names], [number, *present], rows.refuse):
+        for batch in self._parsed(file, [number, *self._names], [number, *present], refuse):
             yield batch.select(present), batch[number].cast(pa.int64()).to_numpy()
 
+    def _invalid(self, row: Any) -> str:
+        """A row with too few or too many fields; one whose last fields are empty is kept for `_trimmed`."""
+        number, lines = row.number or 0, row.text.split("\n")
+        self._skipped.append(number)
+        self._passed_over += len(lines)
+        end = (row.actual_columns - self._named) * self._delimiter
+        if row.actual_columns >= self._named and len(lines) == 1 and row.text.endswith(end):
+            fill = (len(self._names) - self._named) * self._delimiter
+            self._longer.append((number, row.text.removesuffix(end) + fill))
+            return "skip"
+        reason = "not_utf8" if MARK in row.text else "wrong_number_of_fields"
+        for line in lines:
+            self._reject(number, reason, f"{row.actual_columns} fields, not {row.expected_columns}: {line}")
+        return "skip"
 
-class Header(NamedTuple):
-    """The first line of a file."""
-
-    names: list[str]
-    named: int
-    """How many there are before the last ones, which are empty."""
-    delimiter: str
-    given: list[str]
-    """The names as they stand there."""
-
-
-def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
-    """The names; one that comes again gets a number, so that it is not taken for the first."""
-    if not line.strip():
-        raise DataError("the file has no header", path=path, line=1, hint="name the columns in line 1")
-    delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
-    names = line.split(delimiter)
-    if len(names) > MOST_COLUMNS:
-        raise DataError(f"the header has {len(names):,} columns", path=path, line=1)
-    if texts.quote:
-        try:
-            names = next(csv.reader([line], delimiter=delimiter, quotechar=texts.quote))
-        except (csv.Error, StopIteration, ValueError, TypeError) as error:
-            raise DataError(f"the header cannot be read ({error})", path=path, line=1) from error
-    if MARK in line:
-        hint = f"write the file in UTF-8: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > NEW"
-        shown = line[:200].replace(MARK, "\ufffd")
-        raise DataError(f"the header is not UTF-8: {shown}", path=path, line=1, hint=hint)
-    given = [name.strip() for name in names]
-    seen: set[str] = set()
-    unique = []
-    for at, name in enumerate(given):
-        unique.append(name if name not in seen else f"column {at + 1}")
-        seen.add(name)
-    named = max((at + 1 for at, name in enumerate(given) if name), default=0)
-    return Header(unique, named, delimiter, given)
+    def _numbers(self, count: int) -> Any:
+        """The numbers of the next so many good rows, whatever was skipped in between."""
+        candidates = np.arange(self._next, self._next + count + len(self._skipped))
+        good = np.setdiff1d(candidates, self._skipped, assume_unique=True)[:count]
+        self._next = int(good[-1]) + 1 if count else self._next
+        self._skipped = [number for number in self._skipped if number >= self._next]
+        return good
 
 
 def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> bool:
@@ -224,46 +250,6 @@ def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> boo
         and others[-1] >= place
         and all(count >= columns - 1 or not line for count, line in zip(others[:-1], lines[1:-1], strict=True))
     )
-
-
-class _Rows:
-    """Numbers rows as the file has them, the header being row 1, whatever was skipped in between."""
-
-    def __init__(self, header: Header, reject: Reject) -> None:
-        self.header, self.reject, self.next = header, reject, 2
-        self.passed_over = 0
-        """Lines that the parser did not take."""
-        self.skipped: list[int] = []
-        self.longer: list[tuple[int, str]] = []
-
-    def invalid(self, row: Any) -> str:
-        """A row with too few or too many fields; one whose last fields are empty is kept for `trimmed`."""
-        number, lines = row.number or 0, row.text.split("\n")
-        self.skipped.append(number)
-        self.passed_over += len(lines)
-        end = (row.actual_columns - self.header.named) * self.header.delimiter
-        if row.actual_columns >= self.header.named and len(lines) == 1 and row.text.endswith(end):
-            fill = (len(self.header.names) - self.header.named) * self.header.delimiter
-            self.longer.append((number, row.text.removesuffix(end) + fill))
-            return "skip"
-        reason = "not_utf8" if MARK in row.text else "wrong_number_of_fields"
-        for line in lines:
-            self.reject(number, reason, f"{row.actual_columns} fields, not {row.expected_columns}: {line}")
-        return "skip"
-
-    def numbers(self, count: int) -> Any:
-        """The numbers of the next so many good rows."""
-        candidates = np.arange(self.next, self.next + count + len(self.skipped))
-        good = np.setdiff1d(candidates, self.skipped, assume_unique=True)[:count]
-        self.next = int(good[-1]) + 1 if count else self.next
-        self.skipped = [number for number in self.skipped if number >= self.next]
-        return good
-
-    def refuse(self, row: Any) -> str:
-        """A row that `_trimmed` wrote, with its number before it, and that is broken all the same."""
-        number, _, text = row.text.partition(self.header.delimiter)
-        self.reject(int(number), "wrong_number_of_fields", text)
-        return "skip"
 
 
 # ---- JSON lines ----
