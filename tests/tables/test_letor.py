@@ -253,7 +253,8 @@ def test_not_an_archive(tmp_path: Path, end: str) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ("2\n", r"query: group sizes sum to 2, but .*a\.txt has 3 data lines"),
+        ("2\n", r"a\.txt:3: no qid after the label, no group size"),
+        ("4\n", r"query: group sizes sum to more than the 3 data lines of .*a\.txt"),
         ("2\nx\n", r"query:2: group size is 'x'"),
         ("3\n0\n", r"query:2: group size is '0'"),
         ("-3\n", r"query:1: group size is '-3'"),
@@ -271,7 +272,7 @@ def test_groups_must_fit_the_files(tmp_path: Path) -> None:
         read(tmp_path, "0 1:1\n0 qid:1 1:1\n")
     grouped, plain = write(tmp_path / "g.txt", "0 1:1\n"), write(tmp_path / "p.txt", GOOD)
     write(tmp_path / "g.txt.query", "1\n")
-    with pytest.raises(DataError, match=r"p\.txt: other files of this set have a \.query file"):
+    with pytest.raises(DataError, match=r"p\.txt:1: qid 1 was already at .*g\.txt:1"):
         read_letor([grouped, plain], cache=False)
 
 

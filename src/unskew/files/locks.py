@@ -83,8 +83,14 @@ def remove_dead(below: Path, names: re.Pattern[str]) -> None:
         for path in [Path(entry.path) for entry in entries if names.fullmatch(entry.name)]:
             with suppress(OSError):
                 if path.lstat().st_uid == os.getuid() and (handle := taken(path)) is not None:
-                    if path.is_dir():
-                        shutil.rmtree(path, ignore_errors=True)
-                    else:
-                        path.unlink()
+                    remove(path)
                     os.close(handle)
+
+
+def remove(*paths: Path) -> None:
+    """Remove files and folders, where they are there."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ import ctypes
 import errno
 import os
 import re
-import shutil
 import sys
 import time
 import uuid
@@ -25,7 +24,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, UnskewError, printable
-from unskew.files.locks import LOCK, remove_dead
+from unskew.files.locks import LOCK, remove, remove_dead
 from unskew.results import json_text
 
 # ---- how a folder that we wrote is known, and all that may lie in it, so that force deletes nothing else ----
@@ -257,15 +256,6 @@ def _tidy(folder: Path) -> None:
                 path.rename(place)
         else:
             remove(path)
-
-
-def remove(*paths: Path) -> None:
-    """Remove files and folders, where they are there."""
-    for path in paths:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _alive(pid: int) -> bool:

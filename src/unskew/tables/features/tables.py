@@ -366,8 +366,6 @@ def floats(column: Any) -> Array:
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
-    elif pa.types.is_null(column.type):
-        return np.full(len(column), np.nan, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         values: Array = to_array(column).astype(np.float32)
     return values

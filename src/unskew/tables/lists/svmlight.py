@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,16 +48,19 @@ def parse_files(
     """The arrays of the files of one set, those of features in a folder."""
     matrix = GrowingMatrix(folder / "features.bin", "<f4", width or 0)
     present = GrowingMatrix(folder / "present.bin", "|u1", ((width or 0) + 7) // 8)
-    parser, entries = Parser(doc_ids, sources[0].groups is not None), 0
+    parser, entries = Parser(doc_ids), 0
     for source in sources:
-        before = len(parser.labels)
+        before, parser.last = len(parser.labels), b""
+        groups = None if source.groups is None else group_tokens(source.groups, len(parser.seen))
         for first, block in read_blocks(source.path):
-            lines, rests = parser.take_heads(block, first, source.path)
+            lines, rests = parser.take_heads(block, first, source.path, groups)
             if rests:
                 entries += _append(rests, lines, source.path, width or MOST_FEATURES, matrix, present)
         if len(parser.labels) == before:
             raise DataError("no data lines", path=source.path, hint="the file is empty or has only comments")
-        parser.end_file(source, before)
+        if groups is not None and next(groups, None) is not None:
+            what = f"group sizes sum to more than the {len(parser.labels) - before} data lines of {source.path}"
+            raise DataError(what, path=source.groups, hint="check that the two files belong together")
     if matrix.width == 0:
         raise DataError("no line has a feature", path=sources[0].path, hint="write `label qid:ID 1:value ...`")
     arrays = {"features": matrix.array()} | parser.columns()
@@ -70,18 +73,23 @@ def parse_files(
 class Parser:
     """Takes label, query and document id off each line of the files of a set."""
 
-    def __init__(self, doc_ids: bool, grouped: bool) -> None:
+    def __init__(self, doc_ids: bool) -> None:
         self.labels = array("h")
         self.docs: list[str] | None = [] if doc_ids else None
         self.starts: list[int] = []
         """The first row of each query."""
         self.seen: dict[str, str] = {}
         """Where each query began, in the order of the files."""
-        self._grouped, self._last, self._grades = grouped, b"", dict[bytes, int]()
+        self.last, self._grades = b"", dict[bytes, int]()
 
-    def take_heads(self, block: bytes, first: int, path: Path) -> tuple[list[int], list[bytes]]:
-        """The numbers of the lines of a block that have data, and what each has after its head."""
-        lines, rests, grades, splits = list[int](), list[bytes](), self._grades, 1 if self._grouped else 2
+    def take_heads(
+        self, block: bytes, first: int, path: Path, groups: Iterator[bytes] | None
+    ) -> tuple[list[int], list[bytes]]:
+        """The numbers of the lines of a block that have data, and what each has after its head.
+
+        The qid of a line is in it, or the next one of `groups`.
+        """
+        lines, rests, grades, splits = list[int](), list[bytes](), self._grades, 2 if groups is None else 1
         for line, text in enumerate(block.split(b"\n"), first):
             body, _, comment = text.partition(b"#")
             head = body.split(None, splits)
@@ -89,8 +97,9 @@ class Parser:
                 continue
             if head[0] not in grades:
                 grades[head[0]] = _grade(head[0], path, line)
-            if splits == 2 and (len(head) < 2 or head[1] != self._last):
-                self._begin_query(head[1] if len(head) > 1 else b"", path, line)
+            token = next(groups, b"") if groups is not None else head[1] if len(head) > 1 else b""
+            if not token or token != self.last:
+                self._begin_query(token, path, line)
             self.labels.append(grades[head[0]])
             lines.append(line)
             rests.append(head[splits] if len(head) > splits else b"")
@@ -105,21 +114,18 @@ class Parser:
     def _begin_query(self, token: bytes, path: Path, line: int) -> None:
         """A token that differs from the line before: check that it is a new qid, and note where it starts."""
         if not token.startswith(b"qid:") or len(token) == 4:
-            hint = "write `label qid:ID 1:value ...`, or put group sizes, one per line, into FILE.query"
-            raise DataError(f"no qid after the label, but {quote(token)}", path=path, line=line, hint=hint)
+            hint = "write `label qid:ID 1:value ...`, or put all group sizes, one per line, into FILE.query"
+            what = (
+                f"no qid after the label, but {quote(token)}" if token else "no qid after the label, no group size"
+            )
+            raise DataError(what, path=path, line=line, hint=hint)
         query = _text(token[4:], "qid", path, line)
         if query in self.seen:
             hint = "put the lines of a query together, in one file"
             raise DataError(f"qid {query} was already at {self.seen[query]}", path=path, line=line, hint=hint)
         self.seen[query] = f"{path}:{line}"
         self.starts.append(len(self.labels))
-        self._last = token
-
-    def end_file(self, source: ListFile, first: int) -> None:
-        """Close the last query of a file whose rows began at `first`, or take the starts from its group sizes."""
-        self._last = b""
-        if source.groups is not None:
-            self.starts += read_groups(source.groups, source.path, first, len(self.labels))
+        self.last = token
 
     def columns(self) -> dict[str, Array]:
         """The arrays of all documents and queries."""
@@ -127,9 +133,7 @@ class Parser:
             "labels": np.array(self.labels, np.int16),
             "offsets": np.array([*self.starts, len(self.labels)], np.int64),
         }
-        if self._grouped:
-            found["query_ids"] = np.arange(1, len(self.starts) + 1)
-        elif all(INTEGER.fullmatch(query) and abs(int(query)) < 2**63 for query in self.seen):
+        if all(INTEGER.fullmatch(query) and abs(int(query)) < 2**63 for query in self.seen):
             found["query_ids"] = np.array([int(query) for query in self.seen], np.int64)
         else:
             found["query_ids"] = np.array(list(self.seen), np.str_)
@@ -318,12 +322,7 @@ def find_sources(paths: PathLike | Sequence[PathLike]) -> list[ListFile]:
         if not path.exists():
             hint = "pass sorted(Path(folder).glob(pattern))" if "*" in path.name else "check the path"
             raise DataError("no such file", path=path, hint=hint)
-    sources = [ListFile(path, side_file(path)) for path in listed]
-    if len({source.groups is None for source in sources}) > 1:
-        bare = next(source.path for source in sources if source.groups is None)
-        hint = "read them apart, or give every file a .query file and no qid"
-        raise DataError("other files of this set have a .query file, this one has not", path=bare, hint=hint)
-    return sources
+    return [ListFile(path, side_file(path)) for path in listed]
 
 
 def side_file(path: Path) -> Path | None:
@@ -340,9 +339,8 @@ def side_file(path: Path) -> Path | None:
     return None
 
 
-def read_groups(groups: Path, path: Path, row: int, rows: int) -> list[int]:
-    """Where the queries of a file with the rows from `row` to `rows` start, by group sizes: 3, 2 -> rows 0, 3."""
-    first, starts = row, []
+def group_tokens(groups: Path, known: int) -> Iterator[bytes]:
+    """The qid of each line by group sizes, after so many known: 3, 2 -> qid:1 three times, qid:2 twice."""
     for number, block in read_blocks(groups):
         for line, text in enumerate(block.split(b"\n"), number):
             if not (size := text.strip()):
@@ -350,9 +348,5 @@ def read_groups(groups: Path, path: Path, row: int, rows: int) -> list[int]:
             if not size.isdigit() or len(size) > 18 or int(size) == 0:
                 hint = "write one group size, a positive integer, per line"
                 raise DataError(f"group size is {quote(size)}", path=groups, line=line, hint=hint)
-            starts.append(row)
-            row += int(size)
-    if row != rows:
-        what = f"group sizes sum to {row - first}, but {path} has {rows - first} data lines"
-        raise DataError(what, path=groups, hint="check that the two files belong together")
-    return starts
+            known += 1
+            yield from repeat(b"qid:%d" % known, int(size))
