@@ -26,7 +26,7 @@ from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
 from unskew.diagnosis.causal.variables import order_scores, variables_of
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.pages.documents.causes import causes_page, graph_figure, sequence_figures
+from unskew.pages.documents.causes import causes_page, graph_figure
 from unskew.pages.page import write_page
 from unskew.simulation import WholePage, simulate
 from unskew.simulation.synthetic import make_lists
@@ -418,5 +418,3 @@ def test_pages_and_figures(tmp_path: Path) -> None:
     write_page(page, tmp_path)
     assert "relevance" in (tmp_path / "figure.svg").read_text()
     assert graph_figure(graph_of(("relevance", "click"), []), "one").to_dict()["title"] == "one"
-    other = graph_of(NAMES, [("position", "click")])
-    assert len(sequence_figures([(0, graph), (10, graph), (20, other)])) == 2

@@ -121,7 +121,7 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     model.ranker[1].inplace = False
     start = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
     gradients, buffers = [], []
-    for part in parts.own:
+    for part in parts:
         trainer.modules.load_state_dict(start)
         trainer.modules.train()
         torch.manual_seed((part.worker * 0x9E3779B97F4A7C15) % 2**63)

@@ -37,8 +37,7 @@ Table = list[list[float]]
 Loss = Callable[..., Tensor]
 KINDS: dict[str, Loss] = {
     "pooled": softmax_loss,
-    "list": lambda s, c, **k: softmax_loss(s, c, normalize="list", **k),
-    "pages": lambda s, c, **k: softmax_loss(s, c, normalize="pages", **k),
+    "list": lambda s, c, **k: softmax_loss(s, c, by_list=True, **k),
     "sigmoid": sigmoid_loss,
     "pairwise": pairwise_loss,
     "lambda": lambda_loss,
@@ -71,8 +70,6 @@ def plain_softmax(scores: Table, u: Table, kind: str) -> float:
     totals = [sum(row) for row in u]
     if kind == "pooled":
         return sum(losses) / sum(totals)
-    if kind == "pages":
-        return sum(losses) / len(scores)
     shares = [loss / total for loss, total in zip(losses, totals, strict=True) if total > 0]
     return sum(shares) / len(shares)
 
@@ -112,7 +109,7 @@ def test_softmax_golden_values() -> None:
     w = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64)
     assert softmax_loss(s, c, where=where, weights=w).item() == pytest.approx(0.550463, abs=1e-6)
     # per list: clicks of a list sum to 1, lists are averaged, as in public libraries for learning to rank
-    w_list = softmax_loss(s, c, where=where, weights=w, normalize="list").item()
+    w_list = softmax_loss(s, c, where=where, weights=w, by_list=True).item()
     assert w_list == pytest.approx(0.507606, abs=1e-6)
 
 
@@ -163,7 +160,7 @@ def test_losses_are_their_formulas(case: tuple[Table, ...]) -> None:
     s, c, w = tensors(*case)
     options = {"where": everywhere(c), "weights": w}
     u = (c * w).tolist()
-    for kind in ("pooled", "list", "pages"):
+    for kind in ("pooled", "list"):
         assert KINDS[kind](s, c, **options).item() == pytest.approx(plain_softmax(scores, u, kind), abs=1e-9)
     ones = [[1.0] * len(scores[0])] * len(scores)
     assert sigmoid_loss(s, c, **options).item() == pytest.approx(plain_sigmoid(scores, u, ones), abs=1e-9)
@@ -357,7 +354,7 @@ def test_named_losses_use_what_their_reduction_keeps() -> None:
     w = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(2, 3)
     expected = {
         "softmax": ("counts", softmax_loss(s, c, where=where, weights=w)),
-        "softmax_list": ("pages", softmax_loss(s, c, where=where, weights=w, normalize="list")),
+        "softmax_list": ("pages", softmax_loss(s, c, where=where, weights=w, by_list=True)),
         "sigmoid": ("counts", sigmoid_loss(s, c, where=where, weights=w, impressions=batch.impressions)),
         "pairwise": ("pairs", pairwise_loss(s, c, where=where, weights=w, pairs=pairs)),
         "lambda": ("pages", lambda_loss(s, c, where=where, weights=w)),

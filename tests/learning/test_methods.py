@@ -68,7 +68,6 @@ VARIANTS: dict[str, MethodConfig] = {
     "ipw-oracle": IPW(propensity="oracle"),
     "ipw-given": IPW(propensity=(0.9, 0.5, 0.2)),
     "ipw-clipped": IPW(propensity=(0.9, 0.5, 0.2), max_weight=3.0),
-    "ipw-plain": IPW(self_normalized=False),
     "ipw-sigmoid": IPW(loss="sigmoid"),
     "ipw-pairwise": IPW(loss="pairwise"),
     "ipw-safe": IPW(safe=True),
@@ -629,8 +628,6 @@ def test_ipw_weights_clicks_by_inverse_propensity() -> None:
     context = Context(3, NOTHING)
     loss = IPW(propensity=(0.8, 0.4, 0.2)).build(context)(s.unsqueeze(-1), batch)
     assert loss.item() == pytest.approx(0.550463, abs=1e-6)
-    plain = IPW(propensity=(0.8, 0.4, 0.2), self_normalized=False).build(context)(s.unsqueeze(-1), batch)
-    assert plain.item() == pytest.approx(0.550463 * (2 + 1 + 4) / 2, abs=1e-5)  # sum of weights over pages
     clipped = IPW(propensity=(0.8, 0.4, 0.2), max_weight=2.0).build(context)
     same = IPW(propensity=(0.8, 0.4, 0.4)).build(context)
     assert clipped(s.unsqueeze(-1), batch).item() == same(s.unsqueeze(-1), batch).item()

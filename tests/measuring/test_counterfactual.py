@@ -98,7 +98,7 @@ def test_weighted_clicks_by_hand() -> None:
     rows = [(0, [(1, 1), (2, 0), (3, 1)])] * 12 + [(0, [(1, 0), (2, 1), (3, 0)])] * 12
     pages = pages_of(rows)
     curve = Examination.of(np.array([1.0, 0.5, 0.04]), "file")
-    found = judged(pages, [3, 2, 1] * 24, examination=curve, clip=10.0)
+    found = judged(pages, [3, 2, 1] * 24, examination=curve)
     new = (12 * D[2] + 12 * 25 * D[0] + 12 * 2 * D[1]) / 24
     other = (12 * D[0] + 12 * 25 * D[2] + 12 * 2 * D[1]) / 24
     assert (found["ips"].new, found["ips"].other) == pytest.approx((new, other))

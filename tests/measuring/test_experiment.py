@@ -13,14 +13,18 @@ from scipy import stats
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.experiments.effects import Sums, Ways, effect, page_share_mismatch, share_mismatch
-from unskew.measuring.experiments.interleaving import sign_test, team_draft
-from unskew.measuring.experiments.sequential import (
+from unskew.measuring.experiments.effects import (
+    Sums,
+    Ways,
     always_valid_p,
+    effect,
+    page_share_mismatch,
     sequence_radius,
     sequential_units_needed,
+    share_mismatch,
     units_needed,
 )
+from unskew.measuring.experiments.interleaving import sign_test, team_draft
 
 
 def ab_table(lift: float = 0.0, *, users: int = 400, seed: int = 0, share: float = 0.5) -> pa.Table:

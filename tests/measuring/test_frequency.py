@@ -98,13 +98,14 @@ def test_queries_by_a_power_law() -> None:
 
 def test_graphs_of_a_training() -> None:
     from unskew.learning.fitting.loop import Fit
-    from unskew_reproductions.pages import Learned, graphs_of, position_figure
+    from unskew_reproductions.pages import Learned, graphs_of, position_figure, sequence_figures
 
     edges = [["relevance", "click"], ["position", "click"]]
     fit = Fit(curve=[{"step": 10, "notes": {"graph": edges[:1]}}, {"step": 20, "notes": {"graph": edges}}])
     found = graphs_of(Learned(np.zeros(1), fit))
     assert [step for step, _ in found] == [10, 20]
     assert found[1][1].parents("click") == ("relevance", "position")
+    assert len(sequence_figures([found[0], found[0], found[1]])) == 2
     assert graphs_of(None) == []
     drawn = position_figure([{"method": "bal", "original": 1, "new": 1.5}]).to_dict()
     assert drawn["encoding"]["y"]["title"] == "average new position"

@@ -25,7 +25,7 @@ from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.ranked_lists import RankedLists
 from unskew.measuring.ranking import known_mean, measure_ranking
-from unskew.pages.documents.causes import sequence_figures
+from unskew.pages.documents.causes import graph_figure
 from unskew.pages.figures import line_legend, palette
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import metric_title, spread
@@ -154,6 +154,17 @@ def _positions(lists: Lists, runs: Sequence[Mapping[str, Learned]]) -> list[dict
             if not isnan(over.mean):  # no list is as long
                 points.append({"method": name, "original": rank, "new": over.mean, "over": over})
     return points
+
+
+def sequence_figures(graphs: Sequence[tuple[int, CausalGraph]]) -> list[Any]:
+    """The graphs of a training by step, those left out that repeat the one before."""
+    drawn, before = [], None
+    for step, graph in graphs:
+        now = {(edge.cause, edge.effect, edge.directed) for edge in graph.edges}
+        if now != before:
+            drawn.append(graph_figure(graph, f"step {step}"))
+        before = now
+    return drawn
 
 
 def position_figure(points: Sequence[Mapping[str, Any]]) -> Any:

@@ -20,7 +20,6 @@ from torch import Tensor
 from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
-Normalization = Literal["pooled", "list", "pages"]
 LossName = Literal["softmax", "softmax_list", "sigmoid", "pairwise", "lambda"]
 
 
@@ -65,13 +64,11 @@ def softmax_loss(
     *,
     where: Tensor,
     weights: Tensor | None = None,
-    impressions: Tensor | None = None,
-    normalize: Normalization = "pooled",
+    by_list: bool = False,
 ) -> Tensor:
-    """-sum_k u_k log softmax(scores)_k with u = clicks * weights, normalised in one of three ways.
+    """-sum_k u_k log softmax(scores)_k with u = clicks * weights, divided by the sum of u over the batch.
 
-    pooled divides by the sum of u over the batch, list makes u sum to 1 in every list and averages the lists
-    that have a click, pages divides by the number of pages. No click at all gives 0.
+    `by_list` makes u sum to 1 in every list, and averages the lists that have a click. No click at all gives 0.
 
     >>> s, c = torch.tensor([[1.0, 2, 0], [0.5, -0.5, 1.5]]), torch.tensor([[0.0, 1, 0], [1, 0, 1]])
     >>> round(softmax_loss(s, c, where=torch.ones_like(c, dtype=torch.bool)).item(), 6)
@@ -80,11 +77,9 @@ def softmax_loss(
     u = clicks if weights is None else clicks * weights
     u = torch.where(where, u, 0.0)
     log_p = list_log_softmax(scores, where)
-    if normalize == "list":
+    if by_list:
         total = u.sum(-1, keepdim=True)
         u = torch.where(total > 0, u / torch.where(total > 0, total, 1.0), 0.0)
-    if normalize == "pages":
-        return -(u * log_p).sum() / page_count(where, impressions)
     return _ratio(-(u * log_p).sum(), u.sum())
 
 
@@ -199,7 +194,7 @@ class ListLoss:
 LOSSES: dict[LossName, ListLoss] = {
     "softmax": ListLoss("counts", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w)),
     "softmax_list": ListLoss(
-        "pages", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w, normalize="list")
+        "pages", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w, by_list=True)
     ),
     "sigmoid": ListLoss(
         "counts", lambda s, b, w: sigmoid_loss(s, b.clicks, where=b.where, weights=w, impressions=b.impressions)

@@ -53,17 +53,6 @@ class Options(TypedDict, total=False):
     empty: Empty
 
 
-def check_options(options: Options) -> None:
-    """Refuse values that no metric can take."""
-    known("gain", options.get("gain", "linear"), get_args(Gain))
-    known("empty", options.get("empty", "skip"), get_args(Empty))
-    at = options.get("at")
-    if at is not None and not (isinstance(at, int | np.integer) and at >= 1):
-        raise ConfigError("a cut-off must be a whole number from 1", argument="at", value=at)
-    if not options.get("relevant_from", 1) > 0:
-        raise ConfigError("must be above 0", argument="relevant_from", value=options["relevant_from"])
-
-
 class Metric:
     """A formula made a function of scores and labels, which knows what an empty query counts."""
 
@@ -81,8 +70,14 @@ class Metric:
         return self.of(rank_lists(scores, labels, offsets=offsets), options)
 
     def of(self, ranked: RankedLists, options: Options) -> Array:
-        """The metric of lists that are ranked already, [Q]; options that do not concern it are left out."""
-        check_options(options)
+        """The metric of lists that are ranked already, [Q]; options that are others' are left out."""
+        known("gain", options.get("gain", "linear"), get_args(Gain))
+        known("empty", options.get("empty", "skip"), get_args(Empty))
+        at = options.get("at")
+        if at is not None and not (isinstance(at, int | np.integer) and at >= 1):
+            raise ConfigError("a cut-off must be a whole number from 1", argument="at", value=at)
+        if not options.get("relevant_from", 1) > 0:
+            raise ConfigError("must be above 0", argument="relevant_from", value=options["relevant_from"])
         binary = "relevant_from" in self.takes
         relevant = ranked.labels >= options.get("relevant_from", 1) if binary else ranked.labels > 0
         values = self.formula(ranked, **{name: value for name, value in options.items() if name in self.takes})

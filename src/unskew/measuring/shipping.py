@@ -3,11 +3,8 @@
     gain       as a share of what it is held against, so that estimates in different units can be compared
     bound      bootstrap: the lowest end of the intervals of the estimates that the verdict rests on, each with a
                chance of `risk` to lie above the truth; bernstein: of random slots alone, whatever the distribution
-    ship       the bound is above `at_least`
-    do not     the verdict is worse, or the upper ends of all deciding intervals are below `at_least`
-    cannot     anything else
 
-What is estimated, and when there is a verdict, is in `counterfactual`.
+What is estimated, and when there is a verdict, is in `counterfactual`; docs/how_to/ship.md says when to ship.
 
     exposure of a group    sum over its results of 1 / log2(1 + place), as a share of that of all
     familiarity            how often a query showed a document: the head has the first third of all impressions by

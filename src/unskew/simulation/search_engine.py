@@ -34,6 +34,8 @@ from unskew.types import Array, Lists, Log
 
 DAY = 86_400_000_000
 """Microseconds."""
+BLURRED, MISTAKEN = 0.15, 0.03
+"""Shares of display times that lie between 1 and 5 seconds and tell nothing, and that tell the wrong thing."""
 SCREEN = TrustBias(
     curve=(0.98, 0.90, 0.78, 0.66, 0.56, 0.48, 0.42, 0.37, 0.34, 0.38),
     irrelevant=tuple(0.3 / k for k in range(1, 11)),
@@ -55,8 +57,6 @@ class TrafficKeywords(TypedDict, total=False):
     random_top: float
     cutoff: int
     timed: float
-    blurred: float
-    mistaken: float
     seed: int
 
 
@@ -87,10 +87,6 @@ class Traffic(Config):
     """Results of a page."""
     timed: Probability = 0.7
     """Share of pages whose screen reports display times; they are missing elsewhere."""
-    blurred: Probability = 0.15
-    """Share of display times that lie between 1 and 5 seconds and tell nothing."""
-    mistaken: Probability = 0.03
-    """Share of display times that tell the wrong thing."""
     seed: Annotated[int, Field(ge=0)] = 0
     """The same seed gives the same log."""
 
@@ -188,8 +184,8 @@ class _Pages:
         reported: Array = drawn[:, :1] < traffic.timed
         chance = drawn[:, 1:].reshape(pages, ranks, 2)
         long = 5 - 6 * np.log1p(-chance[..., 1])  # 5 s and an exponential time of 6 s on average
-        blurred = chance[..., 0] < traffic.blurred
-        turned = chance[..., 0] >= 1 - traffic.mistaken
+        blurred = chance[..., 0] < BLURRED
+        turned = chance[..., 0] >= 1 - MISTAKEN
         seconds = np.where(examined ^ turned, long, 0.999 * chance[..., 1])
         seconds = np.where(blurred, 1 + 4 * chance[..., 1], seconds)
         return np.where(reported, seconds, np.nan)

@@ -19,7 +19,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric, places
 from unskew.measuring.counterfactual.examination import examination_of
-from unskew.measuring.experiments.sequential import reach
+from unskew.measuring.experiments.effects import reach
 from unskew.options.runs import PlanArguments
 from unskew.pages.page import Page, Section, Table
 from unskew.results import Result

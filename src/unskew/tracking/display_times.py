@@ -17,7 +17,6 @@ elsewhere. Pages are dealt out by a hash of page_id: 70 % to train on, 15 % to c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
@@ -49,6 +48,8 @@ PARTS = {"training": (0, 70), "calibration": (70, 85), "test": (85, 100)}
 """Per cent of the pages."""
 NEEDED = ("page_id", "position", "click")
 KEYS = [f"trace_{name}" for name in TRACE]
+TraceCounts = Mapping[str, Array]
+"""Distinct traces, [n] for each of TRACE, with a `label` of 0 or 1 and the `count` of impressions of each."""
 
 
 class DisplayTimes(Config):
@@ -76,22 +77,6 @@ class DisplayTimes(Config):
         if self.unseen > self.seen:
             raise ValueError(f"unseen ({self.unseen}) must not exceed seen ({self.seen})")
         return self
-
-
-@dataclass(frozen=True)
-class TraceCounts:
-    """Distinct traces with a label, and how many impressions each stands for."""
-
-    traces: Mapping[str, Array]
-    """TRACE, [n] each."""
-    label: Array
-    """[n] 0 or 1."""
-    count: Array
-    """[n] impressions."""
-
-    def where(self, chosen: Array) -> TraceCounts:
-        """Some of them."""
-        return TraceCounts({k: v[chosen] for k, v in self.traces.items()}, self.label[chosen], self.count[chosen])
 
 
 class DisplayTimeModel:
@@ -158,17 +143,17 @@ def fit_examination(
 
     library = optional("lightgbm", "trees")
     for part, name in ((training, "train on"), (calibration, "calibrate on"), (test, "test on")):
-        if len(np.unique(part.label)) < 2:
+        if len(np.unique(part["label"])) < 2:
             raise DataError(
                 f"the pages to {name} do not have display times both above {settings.seen} s and below "
                 f"{settings.unseen} s",
                 hint="give a longer log, or other thresholds",
             )
-    features = behaviour_features(training.traces, own_click=settings.own_click)
+    features = behaviour_features(training, own_click=settings.own_click)
     data = library.Dataset(
         features,
-        training.label,
-        weight=training.count.astype(np.float32),
+        training["label"],
+        weight=training["count"].astype(np.float32),
         feature_name=used_features(settings.own_click),
     )
     options = {
@@ -186,9 +171,9 @@ def fit_examination(
     model = DisplayTimeModel(settings, booster, (np.zeros(0), np.zeros(0)), {})
     # a rising curve from what the trees say to how often it is so
     rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-    rising.fit(model.raw(calibration.traces), calibration.label, sample_weight=calibration.count)
+    rising.fit(model.raw(calibration), calibration["label"], sample_weight=calibration["count"])
     model.curve = np.asarray(rising.X_thresholds_, float), np.asarray(rising.y_thresholds_, float)
-    model.facts = measure_examination(model, test) | {"trained_on": int(training.count.sum())}
+    model.facts = measure_examination(model, test) | {"trained_on": int(training["count"].sum())}
     return model
 
 
@@ -196,10 +181,10 @@ def measure_examination(model: DisplayTimeModel, part: TraceCounts) -> dict[str,
     """AUC, log loss, and calibration in ten bins: how many, mean ê, and the share that was examined."""
     from sklearn.metrics import log_loss, roc_auc_score
 
-    said, weight = model(part.traces), part.count.astype(float)
+    said, label, weight = model(part), part["label"], part["count"].astype(float)
     bins = np.minimum((said * BINS).astype(int), BINS - 1)
     totals, means, shares = (
-        np.bincount(bins, values, minlength=BINS) for values in (weight, weight * said, weight * part.label)
+        np.bincount(bins, values, minlength=BINS) for values in (weight, weight * said, weight * label)
     )
     filled = totals > 0
     error = np.abs(means - shares)[filled].sum() / totals.sum()
@@ -208,9 +193,9 @@ def measure_examination(model: DisplayTimeModel, part: TraceCounts) -> dict[str,
         for n, mean, share in zip(totals[filled], means[filled], shares[filled], strict=True)
     ]
     return {
-        "tested_on": int(part.count.sum()),
-        "auc": float(roc_auc_score(part.label, said, sample_weight=weight)),
-        "log_loss": float(log_loss(part.label, np.clip(said, 1e-6, 1 - 1e-6), sample_weight=weight)),
+        "tested_on": int(weight.sum()),
+        "auc": float(roc_auc_score(label, said, sample_weight=weight)),
+        "log_loss": float(log_loss(label, np.clip(said, 1e-6, 1 - 1e-6), sample_weight=weight)),
         "calibration_error": float(error),
         "calibration": table,
     }
@@ -258,13 +243,11 @@ def learn_examination(
     labelled = traced.mutate(part=part, label=shown_label(traced, settings))
     labelled = labelled.filter(labelled.label.notnull())
     found = engine.to_arrow(labelled.group_by([*KEYS, "part", "label"]).agg(count=labelled.count()))
-    columns = {name: found[name].to_numpy(zero_copy_only=False) for name in found.column_names}
-    traces = {name: columns[f"trace_{name}"] for name in TRACE}
-    counts = TraceCounts(traces, columns["label"].astype(int), columns["count"])
-    parts = {
-        name: counts.where((columns["part"] >= low) & (columns["part"] < high))
-        for name, (low, high) in PARTS.items()
-    }
+    columns = {name.removeprefix("trace_"): found[name].to_numpy() for name in found.column_names}
+    parts = {}
+    for name, (low, high) in PARTS.items():
+        chosen = (columns["part"] >= low) & (columns["part"] < high)
+        parts[name] = {column: values[chosen] for column, values in columns.items()}
     try:
         return fit_examination(settings, **parts)
     except DataError as error:

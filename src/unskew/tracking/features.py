@@ -59,7 +59,8 @@ def click_features(engine: Engine, store: TrackingStore) -> Table:
     tables = {window: read_window(engine, store, window) for window in WINDOWS}
     parts = [_of_window(table, window) for window, table in tables.items() if table is not None]
     if not parts:
-        raise DataError("no window was written yet", path=store.path, hint="track it first")
+        hint = ("track with ", Option("refresh", "all"))
+        raise DataError("no window was written yet", path=store.path, hint=hint)
     together = reduce(lambda left, right: left.union(right), parts)  # each window fills its own columns
     return together.group_by("query_id", "doc_id").agg(**{name: together[name].sum() for name in FEATURES})
 
@@ -96,8 +97,6 @@ def feature_vector(sums: Mapping[str, Mapping[str, int]]) -> Array:
 def with_tracked(lists: Lists, store: Path | str) -> Lists:
     """The lists with FEATURES of each document as further features, the last ones; zeros for those never shown."""
     opened = open_tracking(store)
-    if not opened.manifest.windows:
-        raise DataError("no window was written yet", path=store, hint=("track with ", Option("refresh", "all")))
     features = np.zeros((len(lists.features), len(FEATURES)), np.float32)
     with connect("duckdb") as engine:
         found = engine.to_arrow(click_features(engine, opened))

@@ -119,19 +119,11 @@ class Part:
     draws: Draws
 
 
-class Parts:
+def own_parts(shares: Sequence[float], draws: Callable[[int], Draws]) -> list[Part]:
     """The parts of a step that this process draws; `draws` makes the source of a worker."""
-
-    def __init__(self, shares: Sequence[float], draws: Callable[[int], Draws], device: torch.device) -> None:
-        rank, size = world()
-        each, self.device = len(shares) // size, device  # parts of a process
-        mine = range(rank * each, (rank + 1) * each)
-        self.own = [Part(worker, shares[worker], draws(worker)) for worker in mine]
-
-
-def row_parts(whole: Batches, workers: int) -> Parts:
-    """The parts of steps over a log in memory; equal shares."""
-    return Parts([1 / workers] * workers, lambda worker: RowGroup(whole, worker, workers), whole.device)
+    rank, size = world()
+    each = len(shares) // size
+    return [Part(worker, shares[worker], draws(worker)) for worker in range(rank * each, (rank + 1) * each)]
 
 
 # ---- training ----
@@ -155,18 +147,18 @@ class Parallel(Trainer):
             options: dict[str, Any] = {apart: False, "find_unused_parameters": True}
             self.learner = DistributedDataParallel(self.learner, **options)
 
-    def step(self, batches: Any, step: int) -> tuple[Tensor, int]:
+    def step(self, batches: list[Part], step: int) -> tuple[Tensor, int]:
         """One optimiser step over all parts; the loss and the number of documents behind it."""
         self.modules.train()
         self.forget_gradient()
         buffers = list(self.modules.buffers())
         before = [buffer.clone() for buffer in buffers]
         change = [torch.zeros_like(buffer) for buffer in buffers]
-        loss, documents = torch.zeros((), device=batches.device), 0
-        for part in batches.own:
+        loss, documents = torch.zeros((), device=self.device), 0
+        for part in batches:
             for buffer, start in zip(buffers, before, strict=True):
                 buffer.copy_(start)
-            value, count = self.differentiate(part, step, last=part is batches.own[-1])
+            value, count = self.differentiate(part, step, last=part is batches[-1])
             loss, documents = loss + part.share * value, documents + count
             for total, buffer, start in zip(change, buffers, before, strict=True):
                 total += part.share * (buffer - start) if total.is_floating_point() else 0

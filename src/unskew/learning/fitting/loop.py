@@ -136,7 +136,7 @@ class Trainer:
     ) -> Fit:
         """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after.
 
-        `batches` is what a step draws from: `Draws`, or the `Parts` of several.
+        `batches` is what a step draws from: `Draws`, or the parts of it that several make.
         """
         if self.fit.status == "running":
             with torch.random.fork_rng(), runtime.threads(self.threads), self.interrupts() as interrupted:

@@ -8,11 +8,11 @@ al., "Learning to Rank with Selection Bias in Personal Search", SIGIR 2016.
 
 Propensities are given, read from a file, estimated from shuffled pages of the log, or the simulator's own.
 
-Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
-`self_normalized = false` the softmax loss is divided by the number of pages (the plain estimator). The
-pointwise loss takes the unbiased form -(w c) log sig(z) - (1 - w c) log(1 - sig(z)), not a weighted cross-entropy,
-with z = s + l, where the level l starts from the click rates over the propensities. With `safe = true` the order
-stays near the one that was shown: `unskew.learning.methods.safety`.
+Differences from the paper: weights can be clipped, which trades a little bias for much variance; the softmax loss
+is divided by the sum of weights, not by the number of pages. The pointwise loss takes the unbiased form
+-(w c) log sig(z) - (1 - w c) log(1 - sig(z)), not a weighted cross-entropy, with z = s + l, where the level l
+starts from the click rates over the propensities. With `safe = true` the order stays near the one that was shown:
+`unskew.learning.methods.safety`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.factors import at_rank
-from unskew.learning.losses import LOSSES, softmax_loss
+from unskew.learning.losses import LOSSES
 from unskew.learning.methods.bases import LossConfig
 from unskew.learning.methods.contract import Context
 from unskew.learning.methods.naive import NaiveMethod
@@ -59,13 +59,9 @@ class IPWMethod(NaiveMethod, KnownPropensity):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of scores against weighted clicks."""
-        scores, where, n = self.logits(self.from_mean(relevance, batch), batch), batch.where, batch.impressions
+        scores = self.logits(self.from_mean(relevance, batch), batch)
         w = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
-        if self.config.loss == "softmax" and not self.config.self_normalized:
-            loss = softmax_loss(scores, batch.clicks, where=where, weights=w, impressions=n, normalize="pages")
-        else:
-            loss = LOSSES[self.config.loss].function(scores, batch, w)
-        return loss + self.imitation(relevance, batch)
+        return LOSSES[self.config.loss].function(scores, batch, w) + self.imitation(relevance, batch)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""
@@ -83,5 +79,3 @@ class IPW(Propensities, LossConfig):
     name: Literal["ipw"] = "ipw"
     max_weight: Annotated[float, Field(ge=1)] | None = None
     """Clip weights at this value; none clips nothing."""
-    self_normalized: bool = True
-    """Divide the softmax loss by the sum of weights, not by the number of pages."""

@@ -9,10 +9,8 @@ Ke et al., NeurIPS 2017 (LightGBM), and Chen and Guestrin, KDD 2016 (XGBoost, co
     xgboost_unbiased    the same with `lambdarank_unbiased`, ratios for clicked and unclicked ranks
 
 They are no losses for our rankers: a package grows its own trees on its own loss (`fitting/packages.py`). So
-there is no ranker to choose, and features are not scaled unless asked for. Of the training settings they take
-`seed`, `threads` and `validate_on`. The number of trees is the best by nDCG@10 on validation lists; without them
-all are kept. With `validate_on = "clicks"` held-out clicks choose; those are biased, and like the first trees of a
-corrected ranker best, which are not corrected yet.
+there is no ranker to choose, and features are not scaled unless asked for. The number of trees is the best by
+nDCG@10 on validation lists; without them all are kept.
 
 Differences from the paper: LambdaMART is written for grades. Here clicks stand in for them, every page a group.
 """

@@ -45,7 +45,6 @@ def pretrain(
     *,
     batch: int,
     seed: int,
-    clip: float | None = 1.0,
     told: Told | None = None,
 ) -> list[float]:
     """Train the encoder in place as its config says; the loss of every step."""
@@ -63,8 +62,7 @@ def pretrain(
         loss = _loss(model, encoder, texts.gather(rows.to(device))[:, texts.features.shape[1] :].long(), draws)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        if clip is not None:
-            nn.utils.clip_grad_norm_(weights, clip)
+        nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         schedule.step()
         losses.append(loss.item())

@@ -26,7 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from unskew.errors import DataError, optional
-from unskew.files import read_json, write_json
+from unskew.files import read_json
 from unskew.settings import Config
 from unskew.types import Array
 
@@ -173,10 +173,6 @@ class TextInputs(Config):
     def read(cls, folder: Path) -> TextInputs:
         """As the folder of the tokenizer says."""
         return cls(**read_json(folder / READING))
-
-    def write(self, folder: Path) -> None:
-        """Write it beside the tokenizer."""
-        write_json(folder / READING, self.model_dump())
 
     def tokenizer(self, folder: Path) -> Any:
         """The tokenizer of the folder, which cuts as training did."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import RunError
-from unskew.files import complete_file
+from unskew.files import complete_file, write_json
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.text_rankers import FOLDER, TextEncoder, TextTower, encoders
 from unskew.learning.rankers.trees import tree_rankers
@@ -31,6 +31,7 @@ from unskew.learning.scoring.onnx_file import (
     INPUT,
     LARGEST,
     OUTPUT,
+    READING,
     TOKENIZER,
     TextInputs,
     available,
@@ -92,7 +93,7 @@ def _write_encoder(encoder: TextEncoder, codes: Array, folder: Path) -> str | No
         _check_tokens(encoder, reading, folder / FOLDER)
     except Exception as error:  # whatever the packages raise, which share no base
         return told_of(ENCODER, error)
-    reading.write(folder / FOLDER)
+    write_json(folder / FOLDER / READING, reading.model_dump())
     return _write(Encode(encoder), codes, CODES, folder / ENCODER)
 
 

@@ -20,6 +20,8 @@ from unskew.types import Array
 
 RANKS = 50
 """Ranks that are told apart; further down all count as the last."""
+CLIP = 10.0
+"""The largest weight of a click, where weights are clipped."""
 LEAST = 20
 """Clicks below which they say nothing."""
 
@@ -30,8 +32,6 @@ class Question:
 
     metric: Metric = "dcg"
     at: int = 10
-    clip: float = 10.0
-    """The largest weight of a click, where weights are clipped."""
     examination: Examination | None = None
 
     @property

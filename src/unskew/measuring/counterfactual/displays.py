@@ -39,6 +39,7 @@ import numpy as np
 
 from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import (
+    CLIP,
     Estimator,
     PlacedPages,
     Reading,
@@ -228,6 +229,6 @@ def robust_values(
     found = []
     for place, seen, weight in zip((part.new, part.other), has, weights, strict=True):
         there = curve.at(np.where(place > 0, place, pages.index) + pages.position - pages.index)
-        lacking = there * rest / np.maximum(examined, 1 / part.asked.clip)
+        lacking = there * rest / np.maximum(examined, 1 / CLIP)
         found.append(relevance * there + weight * rest + np.where(seen, 0.0, lacking))
     return found

@@ -41,13 +41,11 @@ class Judge:
         examination: Examination | None = None,
         metric: Metric = "dcg",
         at: int = 10,
-        clip: float = 10.0,
         seed: int = 0,
     ) -> None:
-        for name, value in (("at", at), ("clip", clip)):
-            if value < 1:
-                raise ConfigError("must be 1 or more", argument=name, value=value)
-        self.asked = Question(metric, at, clip, examination)
+        if at < 1:
+            raise ConfigError("must be 1 or more", argument="at", value=at)
+        self.asked = Question(metric, at, examination)
         self.seed, self.pages, self.changed = seed, 0, 0
         self.estimators = [kind(self.asked) for kind in ESTIMATORS]
         self.sums = ClusterSums()

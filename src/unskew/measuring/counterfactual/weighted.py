@@ -20,6 +20,7 @@ from functools import partial
 import numpy as np
 
 from unskew.measuring.counterfactual.contract import (
+    CLIP,
     RANKS,
     Estimator,
     PlacedPages,
@@ -46,14 +47,14 @@ class Weighted(Estimator):
 
     def readings(self, totals: Array) -> list[Reading]:
         """Plain, clipped, self-normalised."""
-        clip, weights, given = self.asked.clip, self._weights(totals), self.asked.examination
+        weights, given = self._weights(totals), self.asked.examination
         source = "" if given is None else f" (from {given.found_by})"
         reason = too_few(totals[ALL_CLICKS])
         if given is None:
             dcg = self.asked.metric == "dcg"
             unknown = "examination is not known: give it, or mark shuffled pages"
             reason = unknown if dcg else "expected clicks at other ranks need examination: give it, or ask for dcg"
-        kept, total = ((totals[CLICKS] * np.minimum(weights, most)).sum() for most in (clip, np.inf))
+        kept, total = ((totals[CLICKS] * np.minimum(weights, most)).sum() for most in (CLIP, np.inf))
         plain = GainEstimate(
             "ips",
             f"A click is examination by rank{source} times relevance.",
@@ -67,8 +68,8 @@ class Weighted(Estimator):
         clipped = replace(
             plain,
             name="clipped",
-            assumes=f"As ips; no click counts more than {clip:g} times, which favours the order shown.",
-            effective=effective_size(kept, (totals[CLICKS] * np.minimum(weights, clip) ** 2).sum()),
+            assumes=f"As ips; no click counts more than {CLIP:g} times, which favours the order shown.",
+            effective=effective_size(kept, (totals[CLICKS] * np.minimum(weights, CLIP) ** 2).sum()),
             overlap=float(kept / total) if total > 0 else None,
         )
         normalised = replace(
@@ -79,7 +80,7 @@ class Weighted(Estimator):
         )
         return [
             Reading(plain, self._values, ALL_CLICKS),
-            Reading(clipped, partial(self._values, clip=clip), ALL_CLICKS),
+            Reading(clipped, partial(self._values, clip=CLIP), ALL_CLICKS),
             Reading(normalised, partial(self._values, per_click=True), ALL_CLICKS),
         ]
 

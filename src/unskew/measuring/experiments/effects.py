@@ -7,29 +7,49 @@ psi = (y - m n) / sum n to its error, and
     Var(m) = C / (C - 1) sum psi²        Var(m_1 - m_0) = Var(m_1) + Var(m_0) - 2 Cov
 
 The covariance is 0 unless clusters saw both policies. With one page per cluster this is Welch's test. Beside the
-interval of a fixed sample stands a confidence sequence (`sequential`), which holds however often one has looked;
+interval of a fixed sample stands a confidence sequence, which holds however often one has looked;
 the verdict follows the latter. A. Deng, U. Knoblich, J. Lu, "Applying the delta method in metric analytics", KDD
 2018, for the variance; A. Fabijan et al., "Diagnosing sample ratio mismatch in online controlled experiments", KDD
 2019, for the check of shares.
+
+The sequences are those of I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy, A. Ramdas, "Time-uniform central
+limit theory and asymptotic confidence sequences", Annals of Statistics 52(6), 2024, theorem 2.2 and its section on
+tuning.
+
+An interval of 95 % holds at one size of the sample, chosen before. Who looks every day and stops when it leaves 0
+is wrong far more often than 5 in 100 times. A confidence sequence holds at all sizes at once:
+
+    mean ± sigma sqrt(2 (t r² + 1) / (t² r²) log(sqrt(t r² + 1) / alpha))
+    r² = (-2 log alpha + log(-2 log alpha + 1)) / planned
+
+t is the number of independent units (people, visits) and sigma their standard deviation. It is narrowest near
+`planned` units, and holds for any; `planned` must not be chosen after a look at the data.
+
+Differences from the paper: sigma comes from a standard error over clusters, so t counts clusters.
 
 Legend: C clusters, one entry each.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import ceil, exp, inf, log, sqrt
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
-from scipy.stats import chisquare
+from scipy.special import ndtri, stdtr, stdtrit
 
-from unskew.measuring.experiments import sequential as seq
 from unskew.measuring.experiments.interleaving import SignTest
 from unskew.results import Result
 from unskew.types import Array
 
+PLANNED = 10_000
+"""Units that a sequence is narrowest at, unless told."""
+FEWEST = 100
+"""Units below which the central limit theorem says too little for a sequence."""
+POWER = 0.8
+"""Chance of finding a difference that sample sizes are for."""
 MISMATCH = 0.001
 """A p-value of shares below which an experiment is not to be trusted."""
 
@@ -112,7 +132,7 @@ class Ways:
     """How an experiment is judged."""
 
     level: float = 0.95
-    planned: int = seq.PLANNED
+    planned: int = PLANNED
     detect: float = 0.01
     """Relative difference that sample sizes are told for."""
 
@@ -199,6 +219,8 @@ def share_mismatch(counts: Mapping[str, int], shares: Mapping[str, float]) -> fl
     >>> round(share_mismatch({"a": 5000, "b": 5300}, {"a": 0.5, "b": 0.5}), 5)
     0.00312
     """
+    from scipy.stats import chisquare  # takes long to import
+
     total = sum(counts.values())
     wanted = [shares[name] / sum(shares.values()) * total for name in counts]
     return float(chisquare(list(counts.values()), wanted).pvalue)
@@ -232,16 +254,16 @@ def _judged(
     (value, error, freedom), level, planned = found, ways.level, ways.planned
     half = _quantile(freedom, level) * error if freedom > 0 and error > 0 else None
     deviation = error * sqrt(units)
-    radius = seq.sequence_radius(max(units, 1), planned=planned, level=level) * deviation
-    safe = units >= seq.FEWEST and half is not None
+    radius = sequence_radius(max(units, 1), planned=planned, level=level) * deviation
+    safe = units >= FEWEST and half is not None
     always = (value - radius, value + radius) if safe else None
     verdict = "cannot tell"
     if always is not None and (always[0] > 0 or always[1] < 0):
         verdict = "better" if always[0] > 0 else "worse"
-    running = seq.always_valid_p(value, error, units, planned=planned) if safe else None
+    running = always_valid_p(value, error, units, planned=planned) if safe else None
     findable = deviation > 0 and wanted > 0
-    once = seq.units_needed(deviation, wanted, level=level) if findable else None
-    ever = seq.sequential_units_needed(deviation, wanted, planned=planned, level=level) if findable else None
+    once = units_needed(deviation, wanted, level=level) if findable else None
+    ever = sequential_units_needed(deviation, wanted, planned=planned, level=level) if findable else None
     return Effect(
         *names,
         value,
@@ -251,7 +273,7 @@ def _judged(
         always_p=None if running is None else min(1.0, running * several),
         lift=None,
         lift_interval=None,
-        smallest=None if half is None else seq.reach(level) * error,
+        smallest=None if half is None else reach(level) * error,
         clusters_needed=once,
         clusters_needed_always=ever,
         pages_needed=None if once is None else ceil(once * (pages / max(units, 1))),
@@ -267,3 +289,64 @@ def _two_sided(difference: float, error: float, freedom: float) -> float:
     if not error > 0:
         return 0.0 if difference else 1.0
     return float(2 * stdtr(freedom, -abs(difference) / error))
+
+
+# ---- intervals that may be looked at every day ----
+
+
+def sequence_radius(units: int, *, planned: int = PLANNED, level: float = 0.95) -> float:
+    """Half the width of a confidence sequence in standard deviations of a unit.
+
+    >>> round(sequence_radius(10_000) / (1.959964 / 100), 3)  # beside an interval of a fixed size
+    1.549
+    """
+    spread = _spread(planned, level)
+    grown = units * spread + 1
+    return sqrt(2 * grown / (units**2 * spread) * log(sqrt(grown) / (1 - level)))
+
+
+def always_valid_p(difference: float, error: float, units: int, *, planned: int = PLANNED) -> float:
+    """The smallest alpha whose sequence has left 0: a p-value that may be looked at every day.
+
+    >>> always_valid_p(0.0, 1.0, 1000)
+    1.0
+    """
+    if not error > 0:
+        return 0.0 if difference else 1.0
+    spread = _spread(planned, 0.95)
+    grown = units * spread + 1
+    return min(1.0, sqrt(grown) * exp(-((difference / error) ** 2) * units * spread / (2 * grown)))
+
+
+def units_needed(deviation: float, difference: float, *, level: float = 0.95) -> int:
+    """Units that find a difference, which is not 0, with the chance POWER, looked at once.
+
+    (z_{1 - alpha / 2} + z_power)² deviation² / difference², with the standard deviation of a unit.
+
+    >>> units_needed(1.0, 0.1)
+    785
+    """
+    return ceil((reach(level) * deviation / difference) ** 2)
+
+
+def reach(level: float = 0.95) -> float:
+    """Standard errors that a difference must measure to be found with the chance POWER: 2.8 at 95 %."""
+    return float(ndtri((1 + level) / 2) + ndtri(POWER))
+
+
+def sequential_units_needed(
+    deviation: float, difference: float, *, planned: int = PLANNED, level: float = 0.95
+) -> int:
+    """Units at which the sequence has left 0 with the chance POWER: more than `units_needed`."""
+    effect, z = abs(difference) / deviation if deviation else inf, float(ndtri(POWER))
+
+    def found(units: int) -> bool:
+        return sequence_radius(units, planned=planned, level=level) + z / sqrt(units) <= effect
+
+    return FEWEST + bisect_left(range(FEWEST, 2**52), True, key=found)
+
+
+def _spread(planned: int, level: float) -> float:
+    """r², by which the sequence is narrowest at so many units."""
+    twice = -2 * log(1 - level)
+    return (twice + log(twice + 1)) / planned

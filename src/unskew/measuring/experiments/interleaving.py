@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy.stats import binomtest
 
 from unskew.types import Array
 
@@ -87,6 +86,8 @@ def sign_test(preference: Array) -> SignTest:
     >>> sign_test(np.array([1, 1, 1, 1, -1, 0]))
     SignTest(second=4, first=1, even=1, p=0.375)
     """
+    from scipy.stats import binomtest  # takes long to import
+
     second, first = int((preference > 0).sum()), int((preference < 0).sum())
     p = float(binomtest(second, second + first).pvalue) if second + first else 1.0
     return SignTest(second, first, len(preference) - second - first, p)

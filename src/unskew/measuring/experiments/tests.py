@@ -72,7 +72,7 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     >>> print(paired_t_test([0.5, 0.7, 0.9], [0.4, 0.5, 0.6]))
     +0.2000 (t = 3.46, p = 0.0742, 3 queries)
     """
-    d, dropped = _differences(first, second)
+    d, dropped = _kept(_differences(first, second))
     n, mean = len(d), _mean(d)
     if n < 2:
         return PairedTest(mean, nan, nan, n, dropped)
@@ -113,17 +113,15 @@ def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     return replace(test, p=max(test.p, *alone))
 
 
-def paired_bootstrap(
-    first: ArrayLike, second: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
-) -> Interval:
-    """Percentile interval of mean(first - second) when the queries are drawn again with replacement.
+def paired_bootstrap(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> Interval:
+    """95 % percentile interval of mean(first - second) when the queries are drawn again with replacement.
 
     Fewer than two queries give NaN bounds.
 
     >>> print(paired_bootstrap([0.5, 0.7, 0.9, 0.6], [0.4, 0.5, 0.6, 0.5]))
     0.1750 [0.1000, 0.2500] (95% bootstrap, 4 queries)
     """
-    return _interval(*_differences(first, second), resamples=resamples, level=level, seed=seed)
+    return bootstrap_mean(_differences(first, second), seed=seed)
 
 
 def bootstrap_mean(values: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0) -> Interval:
@@ -132,7 +130,20 @@ def bootstrap_mean(values: ArrayLike, *, resamples: int = 10_000, level: float =
     >>> print(bootstrap_mean([1.0, 0.0, 1.0, 1.0, float("nan")]))
     0.7500 [0.2500, 1.0000] (95% bootstrap, 4 queries, 1 dropped)
     """
-    return _interval(*_kept(_flat(values)), resamples=resamples, level=level, seed=seed)
+    if resamples < 1:
+        raise ConfigError("must be at least 1", argument="resamples", value=resamples)
+    if not 0 < level < 1:
+        raise ConfigError("must lie between 0 and 1", argument="level", value=level)
+    kept, dropped = _kept(_flat(values))
+    n = len(kept)
+    if n < 2:
+        return Interval(_mean(kept), nan, nan, level, n, dropped)
+    rng, means, rows = np.random.default_rng(seed), np.empty(resamples), max(1, _BLOCK // n)
+    for start in range(0, resamples, rows):
+        block = means[start : start + rows]
+        block[:] = kept[rng.integers(0, n, size=(len(block), n))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(_mean(kept), float(low), float(high), level, n, dropped)
 
 
 def mean_over_seeds(values: ArrayLike) -> SeedSummary:
@@ -184,30 +195,15 @@ def _two_sided(mean: float, error: float, freedom: float, queries: int, dropped:
     return PairedTest(mean, float(t), float(2 * stdtr(freedom, -abs(t))), queries, dropped)
 
 
-def _interval(values: Array, dropped: int, *, resamples: int, level: float, seed: int) -> Interval:
-    if resamples < 1:
-        raise ConfigError("must be at least 1", argument="resamples", value=resamples)
-    if not 0 < level < 1:
-        raise ConfigError("must lie between 0 and 1", argument="level", value=level)
-    n = len(values)
-    if n < 2:
-        return Interval(_mean(values), nan, nan, level, n, dropped)
-    rng, means, rows = np.random.default_rng(seed), np.empty(resamples), max(1, _BLOCK // n)
-    for start in range(0, resamples, rows):
-        block = means[start : start + rows]
-        block[:] = values[rng.integers(0, n, size=(len(block), n))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(_mean(values), float(low), float(high), level, n, dropped)
-
-
-def _differences(first: ArrayLike, second: ArrayLike) -> tuple[Array, int]:
+def _differences(first: ArrayLike, second: ArrayLike) -> Array:
     a, b = _flat(first), _flat(second)
     if len(a) != len(b):
         raise DataError(
             f"the runs have {len(a)} and {len(b)} queries",
             hint="compare runs on the same queries in the same order",
         )
-    return _kept(a - b)
+    difference: Array = a - b
+    return difference
 
 
 def _kept(values: Array) -> tuple[Array, int]:

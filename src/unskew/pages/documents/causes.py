@@ -1,9 +1,8 @@
-"""A causal graph as a page and as a figure, and the sequence of graphs that a training went through."""
+"""A causal graph as a page and as a figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -77,17 +76,6 @@ def graph_figure(graph: CausalGraph, title: str = "") -> Any:
     layers.append(words.mark_text(fontSize=13, fontWeight="bold", color=INK.light))
     told = f"A graph of causes, from left to right: {'; '.join(str(edge) for edge in graph.edges) or 'no edges'}."
     return alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1], title=title, description=told)
-
-
-def sequence_figures(graphs: Sequence[tuple[int, CausalGraph]]) -> list[Any]:
-    """The graphs of a training by step, those left out that repeat the one before."""
-    drawn, before = [], None
-    for step, graph in graphs:
-        now = {(edge.cause, edge.effect, edge.directed) for edge in graph.edges}
-        if now != before:
-            drawn.append(graph_figure(graph, f"step {step}"))
-        before = now
-    return drawn
 
 
 def positions(graph: CausalGraph) -> dict[str, tuple[float, float]]:

@@ -15,9 +15,8 @@ import numpy as np
 from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import open_log, place_of
 from unskew.measuring.experiments import effects as judged
-from unskew.measuring.experiments.effects import Experiment
+from unskew.measuring.experiments.effects import FEWEST, PLANNED, Experiment
 from unskew.measuring.experiments.interleaving import sign_test
-from unskew.measuring.experiments.sequential import FEWEST, PLANNED
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.options.logs import ExperimentArguments

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError, Option, Words, warn
-from unskew.learning.fitting.distributed import Parts, row_parts
+from unskew.learning.fitting.distributed import Part, RowGroup, own_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
@@ -92,10 +92,12 @@ class LogData:
             propensities=None if how is None else MEASURES[how](self.train),
         )
 
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | list[Part]:
         """Batches of the reduced log."""
         whole = self.table(model, training, device)
-        return whole if workers == 1 else row_parts(whole, workers)
+        if workers == 1:
+            return whole
+        return own_parts([1 / workers] * workers, lambda worker: RowGroup(whole, worker, workers))
 
     def table(self, model: Model, training: Training, device: torch.device) -> Batches:
         """The reduced log on a device."""

@@ -13,7 +13,7 @@ import torch
 from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
-from unskew.learning.fitting.distributed import Parallel, Parts, workers_of, world
+from unskew.learning.fitting.distributed import Parallel, Part, workers_of, world
 from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, fit_side
 from unskew.learning.fitting.packages import grow
 from unskew.learning.fitting.runtime import threads, threads_for
@@ -96,7 +96,7 @@ class NetworkFitter(Fitter):
     """A network, trained in steps by one process or several."""
 
     trainer: Trainer
-    batches: Draws | Parts
+    batches: Draws | list[Part]
 
     def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
         super().__init__(asked, data, scaler)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError, warn
-from unskew.learning.fitting.distributed import Parts, first_process_first, workers_of
+from unskew.learning.fitting.distributed import Part, first_process_first, own_parts, workers_of
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, MethodConfig
@@ -85,7 +85,7 @@ class ShardData:
                 check_compared(method, name, differs=bool((other & shown.where).any()))
         return Context(self.shards.positions, self.facts(), self.shards.presentation)
 
-    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | Parts:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws | list[Part]:
         """Batches over all shards, or the parts of a step, each over its own shards."""
 
         def prepare(lists: Lists) -> Vectors:
@@ -106,7 +106,7 @@ class ShardData:
 
         pages = self.shards.pages
         shares = [float(pages[worker::workers].sum() / pages.sum()) for worker in range(workers)]
-        return draws(0) if workers == 1 else Parts(shares, draws, device)
+        return draws(0) if workers == 1 else own_parts(shares, draws)
 
     def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """The shard or the log whose clicks choose weights."""
