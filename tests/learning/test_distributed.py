@@ -22,8 +22,12 @@ from torch import Tensor
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.learning.fitting.distributed import RowGroup
-from unskew.learning.fitting.loop import Progress
+from unskew.learning.fitting.distributed import Parallel, RowGroup, own_parts
+from unskew.learning.fitting.loop import Fit, Progress, fit_side
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods import Context, Vectorization
+from unskew.learning.rankers import MLP
+from unskew.learning.scoring.model import build_tower
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.types import Log
@@ -104,6 +108,23 @@ def test_the_parts_of_an_epoch_are_its_rows(log: Log) -> None:
     assert all(part.size == 4 for part in parts)  # 10 rows in three parts, rounded up
     assert torch.equal(parts[1].at(0).clicks, parts[1].at(0).clicks)
     assert len(parts[0].at(0).where) == 4
+
+
+def test_a_second_network_goes_on_by_the_mean_over_parts(log: Log) -> None:
+    method = Vectorization(dimension=2, penalty=0.0).build(Context(int(log.position.max())))
+    tower = build_tower(MLP(sizes=(4,)), log.lists.dim, method).eval()
+    whole = Batches(reduce_log(log), size=16)
+    parts = own_parts([0.5, 0.5], lambda worker: RowGroup(whole, worker, 2))
+    weights, gradients = list(tower.side.parameters()), []
+    for part in parts:
+        batch = part.draws.at(0)
+        loss = method.side_loss(batch.pad(tower(batch.documents)), batch)
+        gradients.append(torch.autograd.grad(loss, weights))
+    expected = [w.detach() - 0.1 * (a + b) / 2 for w, a, b in zip(weights, *gradients, strict=True)]
+    training = Training(optimizer="sgd", learning_rate=0.1, clip=None, schedule="constant", workers=2)
+    fit_side(tower, method, parts, training, Fit(step=1), kind=Parallel)
+    for weight, value in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.detach(), value, rtol=1e-4, atol=1e-6)
 
 
 def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None:

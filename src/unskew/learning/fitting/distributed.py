@@ -147,8 +147,8 @@ class Parallel(Trainer):
             options: dict[str, Any] = {apart: False, "find_unused_parameters": True}
             self.learner = DistributedDataParallel(self.learner, **options)
 
-    def step(self, batches: list[Part], step: int) -> tuple[Tensor, int]:
-        """One optimiser step over all parts; the loss and the number of documents behind it."""
+    def step(self, batches: Any, step: int) -> tuple[Tensor, int]:
+        """One optimiser step over all parts, a list of them; the loss and the number of documents behind it."""
         self.modules.train()
         self.forget_gradient()
         buffers = list(self.modules.buffers())
