@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from unskew.diagnosis.drift.drift import NAMES, drift
+from unskew.diagnosis.drift import NAMES, drift
 from unskew.simulation import PositionBias, ScoresLogger, logging_scores, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.engine.engine import connect

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.diagnosis.drift.drift import Drift, common_sums, curve_drift, drift, same_mix
+from unskew.diagnosis.drift import Drift, common_sums, curve_drift, drift, same_mix
 from unskew.diagnosis.evidence.tables import BUCKETS, open_tables
 from unskew.errors import ConfigError
 from unskew.logs.log import write_log

@@ -125,10 +125,10 @@ def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:
     missing.note(table, query, row)
     if not missing.lost:
         return table
-    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=outside())
     if missing.lost == missing.impressions:
         hint = "query_id and doc_id must be those of the features"
         raise DataError("no impression has features", path=path, hint=hint)
+    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=outside())
     return table.filter(pa.array(row >= 0))
 
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unskew.logs.visits import person_name, require
+from unskew.logs.visits import LACKING, person_name
+from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import bit_or, to_micros
 
@@ -46,7 +47,7 @@ def add_page_ids(rows: Table, engine: Engine, *, by: Sequence[str], gap: int) ->
 
     Rows need a person, a query, a document, a position and a time. An id is "PERSON MICROSECONDS QUERY".
     """
-    require(rows, ["timestamp", "query_id", "doc_id", "position", *by])
+    require_columns(["timestamp", "query_id", "doc_id", "position", *by], rows.columns, hint=LACKING)
     rows = rows.drop("page_id") if "page_id" in rows.columns else rows
     timed = rows.mutate(unskew_at=to_micros(rows.timestamp, engine.name))
     key = [*by, "query_id"]

@@ -46,8 +46,9 @@ FAR = 1e30
 
 
 class Coded(Config):
-    """Values as codes."""
+    """Values as codes: text and booleans, of which a number counts as its text, or ordered numbers."""
 
+    kind: Literal["categorical", "ordinal"]
     values: tuple[str, ...] | tuple[float, ...]
     missing: int = 0
     """Impressions of the training data without a value."""
@@ -61,27 +62,13 @@ class Coded(Config):
         """What each code stands for, but for the last two."""
         return tuple(v if isinstance(v, str) else f"{v:g}" for v in self.values)
 
-
-class Categories(Coded):
-    """Text and booleans as codes; a number counts as its text."""
-
-    kind: Literal["categorical"] = "categorical"
-    values: tuple[str, ...]
-
     def encode(self, column: Any) -> Array:
-        """Codes [N] int64 of an Arrow column."""
-        return _codes(column.cast(pa.string()), pa.array(self.values, pa.string()))
-
-
-class Ordinals(Coded):
-    """Ordered numbers as codes."""
-
-    kind: Literal["ordinal"] = "ordinal"
-    values: tuple[float, ...]
-
-    def encode(self, column: Any) -> Array:
-        """Codes [N] int64 of an Arrow column."""
-        return _codes(as_numbers(column), pa.array(self.values, pa.float64()))
+        """Codes [N] int64 of an Arrow column: the place among the n values; n for others, n + 1 for none."""
+        column = as_numbers(column) if self.kind == "ordinal" else column.cast(pa.string())
+        found = pc.index_in(column, value_set=pa.array(self.values, column.type)).fill_null(len(self.values))
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        codes = np.where(missing, len(self.values) + 1, found.to_numpy(zero_copy_only=False))
+        return codes.astype(np.int64)
 
 
 class Continuous(Config):
@@ -117,7 +104,7 @@ class Continuous(Config):
         return np.where(np.isnan(values), len(self.edges) + 2, codes)
 
 
-Encoder = Categories | Ordinals | Continuous
+Encoder = Coded | Continuous
 _ENCODERS: TypeAdapter[dict[str, Encoder]] = TypeAdapter(
     dict[str, Annotated[Encoder, Field(discriminator="kind")]]
 )
@@ -211,8 +198,7 @@ def _fit(name: str, tally: Tally, bins: int) -> Encoder:
         return Continuous(mean=mean, deviation=deviation, edges=edges, missing=tally.missing)
     if len(values) > MOST:
         raise DataError(f"{name} has more than {MOST:,} different values", hint=COARSEN)
-    coded = Ordinals if kind == "ordinal" else Categories
-    return coded(values=tuple(values.tolist()), missing=tally.missing)
+    return Coded(kind=kind, values=tuple(values.tolist()), missing=tally.missing)
 
 
 def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:
@@ -223,13 +209,6 @@ def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:
     points = np.arange(1, bins) / bins * below[-1]
     nearest = np.abs(below[:-1, None] - points).argmin(0)
     return tuple(tally.values[np.unique(nearest) + 1].tolist())
-
-
-def _codes(column: Any, values: Any) -> Array:
-    """The place of each value [N] among the n values; n for others, n + 1 for none."""
-    found = pc.index_in(column, value_set=values).fill_null(len(values)).to_numpy(zero_copy_only=False)
-    missing = column.is_null().to_numpy(zero_copy_only=False)
-    return np.where(missing, len(values) + 1, found).astype(np.int64)
 
 
 # ---- how often a column has each value ----

@@ -43,17 +43,9 @@ TIMES = (
 
 @contextmanager
 def open_log(
-    engine: Engine,
-    source: AnyLog,
-    names: Names = NO_NAMES,
-    needed: Sequence[str] = tuple(REQUIRED),
-    *,
-    shared: bool = False,
+    engine: Engine, source: AnyLog, names: Names = NO_NAMES, needed: Sequence[str] = tuple(REQUIRED)
 ) -> Iterator[Table]:
-    """A log on an engine, with the columns that are needed; errors inside the `with` name it and their columns.
-
-    Where the names are `shared` with other tables, the log may have ours too.
-    """
+    """A log on an engine, with the columns that are needed; errors inside the `with` name it and their columns."""
     if isinstance(source, StoredLog):
         source, names = source.place, source.names
     place, files = place_of(source), []
@@ -65,7 +57,7 @@ def open_log(
         else:
             table = _in_memory(engine, source)
         if not isinstance(source, Log):
-            names = _resolved(names, table.columns, place, shared)
+            names = names.check(table.columns, place)
             table = _select(table, names)
         if files:
             require_log(needed, table.columns, source, names)
@@ -127,14 +119,6 @@ def under_our_names(table: Table, names: Names, path: Path | str, known: Collect
 def _select(table: Table, names: Names) -> Table:
     read = names.renamed(table.columns)
     return table.select(**{ours: table[theirs] for theirs, ours in read.items()}) if names else table
-
-
-def _resolved(names: Names, present: Sequence[str], path: Path | str, shared: bool) -> Names:
-    """The names of a log with these columns; where several tables share them, it may lack what features have."""
-    if not shared:
-        return names.check(present, path)
-    names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
-    return names.within(present)
 
 
 def _in_memory(engine: Engine, source: object) -> Table:
@@ -219,11 +203,16 @@ class StoredLog:
         keep: Sequence[str] = (),
         shared: bool = False,
     ) -> StoredLog:
-        """Refuse what is no log, or lacks a column that is needed or to be kept; see `open_log` for `shared`."""
+        """Refuse what is no log, or lacks a column that is needed or to be kept.
+
+        Where the names are `shared` with other tables, it may lack what features have.
+        """
         if "://" in str(path):  # only an engine reads it
             return cls(path, names, {}, feedback)
         present = columns_of(path)
-        names = _resolved(names, present, path, shared)
+        if shared:
+            names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
+        names = names.within(present) if shared else names.check(present, path)
         read = names.renamed(present)
         require_log([*required(feedback), *keep], list(read.values()), path, names)
         return cls(path, names, read, feedback)

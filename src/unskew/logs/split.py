@@ -16,7 +16,7 @@ from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.pages import add_page_ids
 from unskew.logs.reader import open_log
-from unskew.logs.visits import add_visits, clock, find_visits, require
+from unskew.logs.visits import LACKING, add_visits, clock, find_visits
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
@@ -133,7 +133,7 @@ def split_by_time(
         both = (Option("validation", validation), " and ", Option("test", test))
         raise ConfigError((*both, ": not negative, and less than 1 together"))
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
-    require(impressions, ["timestamp", "page_id"])
+    require_columns(["timestamp", "page_id"], impressions.columns, hint=LACKING)
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
     total = refuse_undatable(engine, begun, unit)
     if not total:

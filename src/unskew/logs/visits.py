@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ibis.expr.types import Column, Table
 
 
+LACKING = "ingest the log with them, or name others"
+"""What to do about columns that are not there."""
+
+
 def add_visits(events: Table, pages: Table) -> Table:
     """The impressions of these pages, with their visit_id."""
     kept = [name for name in events.columns if name != "visit_id"]
@@ -32,7 +36,7 @@ def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
     """
     import ibis
 
-    require(events, ["timestamp", *by])
+    require_columns(["timestamp", *by], events.columns, hint=LACKING)
     people = {name: events[name].min() for name in by}
     pages = events.group_by("page_id").agg(start=events.timestamp.min(), **people)
     order = ibis.window(group_by=list(by), order_by="start")
@@ -71,8 +75,3 @@ def clock(second: int) -> str:
     '1970-01-01T00:00:00Z'
     """
     return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
-
-
-def require(table: Table, names: Sequence[str]) -> None:
-    """The table has these columns."""
-    require_columns(names, table.columns, hint="ingest the log with them, or name others")

@@ -61,14 +61,12 @@ class FactorEffects(Result):
     """Why there are none."""
 
 
-def factors(tables: LogTables, names: tuple[str, ...] | None = None) -> FactorEffects:
-    """What columns do to clicks: the segments that the tables were opened with, or some of them."""
-    chosen = tables.segments if names is None else names
-    if not chosen:
-        return FactorEffects(
-            (), "the log has no serp_* column, and no other was named: results are told apart by rank only"
-        )
-    return FactorEffects(tuple(_factor(tables, name, 2 * len(chosen)) for name in chosen))
+def factors(tables: LogTables) -> FactorEffects:
+    """What columns do to clicks: the segments that the tables were opened with."""
+    if not tables.segments:
+        why = "the log has no serp_* column, and no other was named: results are told apart by rank only"
+        return FactorEffects((), why)
+    return FactorEffects(tuple(_factor(tables, name, 2 * len(tables.segments)) for name in tables.segments))
 
 
 def _factor(tables: LogTables, name: str, tests: int) -> FactorEffect:

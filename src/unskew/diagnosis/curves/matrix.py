@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
-from unskew.diagnosis.evidence.tables import LogTables
+from unskew.diagnosis.evidence.tables import LogTables, in_order
 from unskew.errors import DataError
 from unskew.names import NO_NAMES, Names
 from unskew.results import Result
@@ -84,10 +84,10 @@ class LevelSums:
         """What the curve lets expect of pairs with so many clicks in all, [P, K]."""
         return np.asarray(self.shown * theta * self.worth(clicks, theta)[:, None])
 
-    def refitted(self, clicks: Array, theta: Array, rounds: int = 3) -> Array:
+    def refitted(self, clicks: Array, theta: Array) -> Array:
         """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get."""
         got = np.ones(len(clicks)) @ clicks
-        for _ in range(rounds):
+        for _ in range(3):
             theta = got / np.maximum(self.worth(clicks, theta) @ self.shown, 1e-300)
             theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
         return theta
@@ -179,20 +179,13 @@ def click_matrix(
         pairs = read_pairs(tables)
         return replace(_by_swaps(pairs, draws, seed), share=pairs.share)
     cells: Any = tables.cells.join(labels, ["query_id", "doc_id"])
-    names = sorted((row["label"] for row in tables.engine.rows(cells.select("label").distinct())), key=_as_number)
+    names = in_order(row["label"] for row in tables.engine.rows(cells.select("label").distinct()))
     if len(names) < 2:
         return RateMatrix(by="labels", reason="labels of what was shown have fewer than two values")
     # a "pair" is a label, whose rates stand for all documents of it
     shown, clicks = tables.laid_out(cells, {"label": names, "position": range(1, 11)}, "impressions", "clicks")
     pairs = SwapPairs(shown, clicks, np.arange(len(names)), len(names))
     return _tested(pairs, np.arange(len(names)), tuple(names), "labels", draws, seed)
-
-
-def _as_number(value: str) -> tuple[float, str]:
-    try:
-        return float(value), value
-    except ValueError:
-        return float("inf"), value
 
 
 def _by_swaps(pairs: SwapPairs, draws: int, seed: int) -> RateMatrix:

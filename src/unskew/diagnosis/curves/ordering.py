@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnosis.evidence.tables import LogTables
-from unskew.errors import DataError
 from unskew.logs.log import featured
 from unskew.names import Names
 from unskew.results import Result
@@ -119,9 +118,6 @@ def _rows(tables: LogTables, lists: Lists) -> tuple[Array, Array, Array, Array]:
     shown: Any = tables.impressions.select("page_id", "query_id", "doc_id", "position")
     shown = shown.join(some, ["page_id", "query_id"]).order_by(["page_id", "query_id", "position", "doc_id"])
     table = tables.engine.to_arrow(shown)
-    if len(table) and (find_rows(table, lists)[1] < 0).all():
-        hint = "query_id and doc_id must be those of the features"
-        raise DataError("no impression has features", path=tables.place, hint=hint)
     table = featured(table, lists, tables.place)
     query, row = find_rows(table, lists)
     page = encode(table["page_id"])[0].astype(np.int64) * (len(lists) + 1) + query

@@ -47,13 +47,6 @@ _RIDGE = 1e-3
 _FINE = 1e-9
 
 
-class SlopeSpread(NamedTuple):
-    """v, and its standard error."""
-
-    value: float
-    error: float
-
-
 class SlopeFit(NamedTuple):
     """What parameters say of every pair."""
 
@@ -160,9 +153,12 @@ class SlopeModel:
         return spread, np.stack(others, 1)
 
 
-def slope_spread(pairs: SwapPairs, ranks: Array) -> SlopeSpread | None:
-    """v of pairs that were seen at several of these ranks, [K]; None where they tell nothing."""
-    pairs = _most_shown(pairs.take((pairs.shown > 0).sum(1) > 1))
+def slope_spread(pairs: SwapPairs, ranks: Array) -> tuple[float, float] | None:
+    """v of pairs seen at several of these ranks, [K], and its standard error; None where they tell nothing."""
+    pairs = pairs.take((pairs.shown > 0).sum(1) > 1)
+    if len(pairs) > MOST_PAIRS:
+        pairs = pairs.take(np.sort(np.argsort(-pairs.shown.sum(1), kind="stable")[:MOST_PAIRS]))
+        pairs = replace(pairs, cluster=np.unique(pairs.cluster, return_inverse=True)[1])
     if len(pairs) < LEAST_PAIRS or not pairs.clicks.sum(0).all():
         return None
     model = SlopeModel(pairs.shown, pairs.clicks, strata(pairs.shown, ranks), ranks)
@@ -174,16 +170,7 @@ def slope_spread(pairs: SwapPairs, ranks: Array) -> SlopeSpread | None:
     if information < _FINE:
         return None
     by_query = np.bincount(pairs.cluster, left)
-    return SlopeSpread(now.spread**2, float(np.sqrt(by_query @ by_query)) / information)
-
-
-def _most_shown(pairs: SwapPairs) -> SwapPairs:
-    """Not too many pairs: those with most displays."""
-    if len(pairs) <= MOST_PAIRS:
-        return pairs
-    some = np.sort(np.argsort(-pairs.shown.sum(1), kind="stable")[:MOST_PAIRS])
-    taken = pairs.take(some)
-    return replace(taken, cluster=np.unique(taken.cluster, return_inverse=True)[1])
+    return now.spread**2, float(np.sqrt(by_query @ by_query)) / information
 
 
 def strata(shown: Array, ranks: Array, count: int = STRATA) -> Array:

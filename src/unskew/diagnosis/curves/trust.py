@@ -23,7 +23,7 @@ from math import ceil
 
 import numpy as np
 
-from unskew.diagnosis.curves.slopes import SlopeSpread, slope_spread
+from unskew.diagnosis.curves.slopes import slope_spread
 from unskew.diagnosis.evidence.likelihood import dealt, jackknife
 from unskew.diagnosis.evidence.pairs import SwapPairs, read_pairs
 from unskew.diagnosis.evidence.tables import ONE_RANK, LogTables
@@ -124,7 +124,7 @@ def _by_random_slots(pairs: SwapPairs, *, marked: bool) -> TrustFit:
     return TrustFit(clicks=clicks, reason=why)
 
 
-def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
+def _by_document(pairs: SwapPairs) -> tuple[tuple[float, float] | None, str | None]:
     """How much documents differ, or why that is not told."""
     clicks = int(pairs.clicks.sum())
     if not len(pairs):

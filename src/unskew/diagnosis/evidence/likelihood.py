@@ -214,10 +214,10 @@ def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
 # ---- chance ----
 
 
-def draw_buckets(buckets: int, draws: int = DRAWS, seed: int = 0) -> Array:
+def draw_buckets(buckets: int) -> Array:
     """How often each bucket is taken when as many are drawn with replacement, [R, B]; always the same draws."""
-    rng = np.random.default_rng(seed)
-    return np.asarray(rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=draws).astype(np.float64))
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=DRAWS).astype(np.float64))
 
 
 def standard_errors(drawn: Array, buckets: int) -> Array:
@@ -255,9 +255,9 @@ def ratio_and_error(over: Array, under: Array) -> tuple[float, float]:
     return value, float(np.sqrt(spread)) / total
 
 
-def half_width(errors: Array, buckets: int, level: float = 0.95) -> Array:
-    """Half of the interval on the scale of the errors."""
-    return np.asarray(errors * stdtrit(max(buckets - 1, 1), 0.5 + level / 2))
+def half_width(errors: Array, buckets: int) -> Array:
+    """Half of the 95 % interval on the scale of the errors."""
+    return np.asarray(errors * stdtrit(max(buckets - 1, 1), 0.975))
 
 
 def difference_test(gap: Array, drawn: Array, buckets: int) -> float | None:

@@ -150,7 +150,7 @@ def _read(
     return SwapPairs(shown, clicks, cluster, queries, share).take((shown > 0).sum(1) > 1)
 
 
-def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:
+def fit_within(pairs: SwapPairs, design: Array) -> WithinFit:
     """Coefficients of a design over contexts, [X, D], within pairs."""
 
     def slopes(b: Array) -> tuple[Array, Array]:
@@ -158,7 +158,7 @@ def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:
         score = design.T @ (pairs.clicks - pairs.totals[:, None] * share).sum(0)
         return score[None], (design.T @ information @ design)[None]
 
-    b = maximum(slopes, np.zeros((1, design.shape[1])), rounds)[0]
+    b = maximum(slopes, np.zeros((1, design.shape[1])))[0]
     share, information = _shares(pairs, design @ b)
     bread = np.linalg.pinv(design.T @ information @ design, hermitian=True)
     scores = (pairs.clicks - pairs.totals[:, None] * share) @ design  # [P, D]

@@ -103,6 +103,8 @@ def count_rankings(
     Slots that were filled at random are kept apart too, where there is a column `randomized`. `feedback` is a
     column of weights to add up in the place of clicks.
     """
+    import ibis
+
     require_columns([*required(feedback), *serp], impressions.columns)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
     log = impressions.select(*required(feedback), *extra)
@@ -115,7 +117,12 @@ def count_rankings(
         log = log.mutate(randomized=log.randomized.fill_null(False))
     check_rows(engine, log, weighted=weighted)
     for salt in range(3):
-        pages = engine.keep(hash_pages(engine, log, extra, salt))
+        # absent values are told apart: Spark's hash passes over what is absent
+        fields = {name: log[name] for name in (*SLOT, *extra)} | {
+            f"no_{name}": log[name].isnull() for name in extra
+        }
+        row = ibis.struct(fields | {"salt": ibis.literal(salt)})
+        pages = engine.keep(log.group_by("page_id").agg(page_hash=engine.set_hash(row)))
         shown = log.join(pages, "page_id")
         clicks = shown.click if weighted else shown.click.cast("int64")
         slots = shown.group_by([RANKING, *SLOT, *extra]).agg(impressions=shown.count(), clicks=clicks.sum())
@@ -157,16 +164,6 @@ def counts(
         rankings = count_rankings(running, shown, serp=serp, pairs=pairs, feedback=feedback)
         rankings.write(running, out, force=force)
     return CountedLog(str(out), **rankings.summary)
-
-
-def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
-    """One row per page: page_id, page_hash."""
-    import ibis
-
-    fields = {name: log[name] for name in (*SLOT, *extra)}
-    absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
-    row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
-    return log.group_by("page_id").agg(page_hash=engine.set_hash(row))
 
 
 def name_rankings(pages: Table) -> Table:

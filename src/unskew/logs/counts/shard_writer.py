@@ -116,10 +116,9 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     spill, missing = folder / "spill", Missing()
     parts = split_table(source.pages(), source.columns, spill / "pages", source.shards, source.held)
     presentation = _fit_parts(source, [part for part in parts[:-1] if part is not None])
-    facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
+    facts, by_rank = np.zeros((source.shards + 1, len(FACTS)), np.int64), np.zeros((2, 0))
     surveys: list[Survey] = []
     columns: Columns | None = None
-    parts_of_ranks: list[Array] = []
     open_lists = _lists_of(source, spill)
     summary = Path(source.counts or "") / "summary.json"
     weighted = read_json(summary).get("feedback") if source.counts is not None and summary.exists() else None
@@ -137,7 +136,10 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         if shard < source.shards:
             surveys.append(survey(lists))
             columns = lists.columns
-            parts_of_ranks.append(rank_counts(counts.position, counts.impressions, counts.clicks))
+            ranks = rank_counts(counts.position, counts.impressions, counts.clicks)
+            deepest = max(ranks.shape[1], by_rank.shape[1])
+            by_rank, ranks = (np.pad(each, ((0, 0), (0, deepest - each.shape[1]))) for each in (by_rank, ranks))
+            by_rank = by_rank + ranks
             counts = counts if source.unseen is None else by_query(counts, source.unseen)
         save_shard(counts, shard_file(folder, shard))
     shutil.rmtree(spill)
@@ -148,7 +150,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
     about = {
         "facts": facts.tolist(),
-        "by_rank": summed_ranks(parts_of_ranks).tolist(),
+        "by_rank": by_rank.tolist(),
         "survey": merge_surveys(surveys).to_dict(),
         "columns": None if columns is None else [columns.names, dict(columns.categories)],
         "presentation": presentation.to_dict(),
@@ -156,13 +158,6 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         "weighted": weighted,
     }
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-
-
-def summed_ranks(parts: Sequence[Array]) -> Array:
-    """Impressions and clicks at each rank, [2, P], of all parts of a log."""
-    deepest = max(part.shape[1] for part in parts)
-    summed: Array = np.sum([np.pad(part, ((0, 0), (0, deepest - part.shape[1]))) for part in parts], axis=0)
-    return summed
 
 
 def shard_file(folder: Path, shard: int) -> Path:

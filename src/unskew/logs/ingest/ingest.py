@@ -23,10 +23,9 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option, Words, located
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.ingest.advice import column_advice
-from unskew.logs.ingest.clicks import join_clicks
 from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, numbers_as_such
 from unskew.logs.ingest.formats.stage import SIDES
-from unskew.logs.ingest.pages import counted_on, pages_of_clicks
+from unskew.logs.ingest.pages import counted_on, join_clicks, pages_of_clicks
 from unskew.logs.ingest.rejected import (
     Reasons,
     TooMuchAside,
@@ -222,7 +221,8 @@ class _Run:
         asked = self.options.positions.base if self.source.base is None else self.source.base
         base = pages.base if asked is None else asked
         if base == 1 and pages.from_zero:
-            rows = self._without_zero(rows)
+            self.aside.append(rows.filter(rows.position < 1).mutate(**{REASON: "position_below_1"}))
+            rows = rows.filter(rows.position >= 1)
             pages = find_pages(rows, self.engine)
         cleaned = clean(rows, pages, self.options, self.engine, self.broken)
         for name, counts in cleaned.found.items():
@@ -269,7 +269,11 @@ class _Run:
             self.notes.append(note)
         if finding is not None:
             rows = add_page_ids(rows.drop(DETAIL), self.engine, by=finding.by, gap=finding.gap)
-            rows = rows if self.source.stored else self._stored(rows)
+            if not self.source.stored and self.folder is None:
+                rows = self.engine.keep(rows)
+            elif not self.source.stored and self.folder is not None:
+                rows = rows.mutate(**{REASON: rows[REASON].cast("string")})
+                rows = self.engine.store(rows, self.folder / ".scratch" / "pages")
             self.notes.append(finding.note(self.options))
         if self.source.clicks is not None:
             before = self.rows
@@ -277,10 +281,9 @@ class _Run:
             self.events = self.rows - before
             if finding is not None:
                 events = pages_of_clicks(rows, events, finding, self.engine)
-            joined = join_clicks(rows, events, self.options, self.engine)
-            self.found |= {name: {"rows": count} for name, count in joined.counts.items()}
-            self.aside += joined.removed
-            rows = joined.impressions
+            rows, removed, counts = join_clicks(rows, events, self.options, self.engine)
+            self.found |= {name: {"rows": count} for name, count in counts.items()}
+            self.aside += removed
         if self.source.parsed:
             rows, commas = numbers_as_such(rows, self.engine)
             self.notes += commas
@@ -294,13 +297,6 @@ class _Run:
             return table
         self.aside.append(table.filter(table[REASON].notnull()))
         return table.filter(table[REASON].isnull())
-
-    def _without_zero(self, rows: Table) -> Table:
-        import ibis
-
-        below = rows.filter(rows.position < 1).drop(REASON)
-        self.aside.append(below.mutate(**{REASON: ibis.literal("position_below_1")}))
-        return rows.filter(rows.position >= 1)
 
     def _judged(self, cleaned: Cleaned, suspected: Words | None) -> Reasons:
         """Put aside what goes, and stop where it is too much."""
@@ -316,13 +312,6 @@ class _Run:
             hint = ("see what was rejected, and ", Option("off", ["RULE"]))
             raise DataError(f"none of {self.read:,} rows is left", hint=hint)
         return reasons
-
-    def _stored(self, rows: Table) -> Table:
-        """Rows with the pages that were found, made once."""
-        if self.folder is None:
-            return self.engine.keep(rows)
-        rows = rows.mutate(**{REASON: rows[REASON].cast("string")})
-        return self.engine.store(rows, self.folder / ".scratch" / "pages")
 
     def _write(self, rows: Table, base: int) -> Table:
         """The columns of a log, and positions from 1.

@@ -38,22 +38,14 @@ CAUSES: Mapping[str, Words] = {
         "page_id names a visit or a query, not one page of results, so that pages run together: let pages be "
         "found with ",
         _GAP,
-        ". Where the rows are in the log twice, ",
-        Option("max_removed", 0.6),
-        " lets them go",
     ),
     "clicks_without_impression": (
-        "clicks name pages or documents in another way than results do, or results of some pages are missing. "
-        "Compare the ids; ",
-        Option("off", ["clicks_without_impression"]),
-        " does without these clicks",
+        "clicks name pages or documents in another way than results do, or results of some pages are missing: "
+        "compare the ids"
     ),
     "clicks_before_query": (
         "the clocks of clicks and results differ, or one of them is in another time zone: ",
         Option("time_zone"),
-        ". ",
-        Option("off", ["clicks_before_query"]),
-        " counts such clicks",
     ),
     "two_queries_on_one_page": (
         "page_id names a visit, a person or a day, not one page of results: let pages be found with ",
@@ -72,26 +64,13 @@ CAUSES: Mapping[str, Words] = {
         Option("page_columns"),
         " tears pages apart, as the time of each row does: let pages be found with ",
         _GAP,
-        ". Where ads hold places, or only what came into view is logged, ",
-        Option("off", ["gaps_in_positions"]),
-        " keeps the pages",
+        ". Or ads hold places, or only what came into view is logged: turn the rule off",
     ),
     "robots": (
-        "user_id or visit_id is shared by many people, as behind a proxy: name another column. Where they are "
-        "robots, ",
-        Option("max_removed", 0.9),
-        " lets them go, and ",
-        Option("off", ["robots"]),
-        " keeps them; [rules.robots] has their limits",
+        "user_id or visit_id is shared by many people, as behind a proxy: name another column. [rules.robots] has "
+        "the limits of robots"
     ),
-    "everything_clicked": (
-        "only what was clicked is in the log. Add the results that were shown and not clicked; ",
-        Option("off", ["everything_clicked"]),
-        " keeps the pages",
-    ),
-}
-"""What usually is behind a rule that fires often, and what to do."""
-MENDS: Mapping[str, Words] = {
+    "everything_clicked": ("only what was clicked is in the log: add the results that were shown and not clicked"),
     "not_utf8": "the file is in another encoding: iconv -f LATIN1 -t UTF-8 FILE > NEW",
     "unreadable_timestamp": (
         "times are ISO 8601 or numbers since 1970; [time] format in ",
@@ -111,7 +90,7 @@ MENDS: Mapping[str, Words] = {
         for name in FLOATS
     },
 }
-"""What usually mends rows that are broken for a reason."""
+"""What usually is behind a rule that fires often, or a reason why rows are broken, and what to do."""
 
 
 class TooMuchAside(LimitError):
@@ -179,18 +158,15 @@ def refuse_broken(found: Reasons, read: int, most: float, aside: Path | None) ->
         return
     told: list[Part] = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
     for name, count in found.broken.most_common():
-        told += [f"\n  {count:,} {name}", *map(_line, found.examples.get(name, []))]
-        told += _cause(MENDS.get(name))
+        told += _told(f"{count:,} {name}", found.examples.get(name, []), CAUSES.get(name))
     kept = "Repair them" if aside is None else f"They are kept in {aside}; repair them"
     raise TooMuchAside((*told, f"\n{kept}, or raise ", Option("max_rejected")))
 
 
-def _line(text: str) -> str:
-    return f"\n      {' '.join(text.split())[:RAW]}"
-
-
-def _cause(words: Words | None) -> list[Part]:
-    return [] if words is None else ["\n    Usual cause: ", *parts_of(words), "."]
+def _told(what: str, examples: Sequence[str], cause: Words | None) -> list[Part]:
+    """What is wrong, examples of it, and its usual cause, as lines of a message."""
+    lines = [f"\n      {' '.join(text.split())[:RAW]}" for text in examples]
+    return [f"\n  {what}", *lines, *(["\n    Usual cause: ", *parts_of(cause), "."] if cause else [])]
 
 
 def over_limits(removed: Counter[str], shown: int, clicked: int, options: IngestOptions) -> list[str]:
@@ -225,11 +201,13 @@ def refuse_removed(
     ]
     told += [] if suspected is None else ["\n  What is behind it, most likely: ", *parts_of(suspected), "."]
     for name in over:
-        told.append(f"\n  {found.counts[name]:,} {name}: {RULES[name]}")
-        told += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
-        told += _cause(None if suspected else CAUSES[name])
+        examples = [*pages.get(name, ()), *found.examples.get(name, ())]
+        told += _told(
+            f"{found.counts[name]:,} {name}: {RULES[name]}", examples, None if suspected else CAUSES[name]
+        )
     kept = "Nothing was written" if aside is None else f"They are kept in {aside}; nothing was written"
-    raise TooMuchAside((*told, f"\n{kept}."))
+    off = Option("off", list(over))
+    raise TooMuchAside((*told, f"\n{kept}. ", Option("max_removed", 1.0), " lets them go, ", off, " keeps them."))
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:

@@ -58,11 +58,6 @@ class PageFacts:
         """Pages that begin at the first position, counted from `base`."""
         return self.from_zero if base == 0 else self.from_one
 
-    @property
-    def holes_are_usual(self) -> bool:
-        """Whether most pages have holes, although most of their places are there: other things hold the rest."""
-        return 2 * self.gaps > self.pages and 2 * self.results >= self.places
-
 
 def find_pages(rows: Table, engine: Engine) -> PageFacts:
     """The one aggregation by page."""
@@ -176,7 +171,9 @@ def clean(
     """
     import ibis
 
-    result = Cleaned(rows, kept=("gaps_in_positions",) if found.holes_are_usual else ())
+    # most pages have holes, although most of their places are there: other things hold the rest
+    holed = 2 * found.gaps > found.pages and 2 * found.results >= found.places
+    result = Cleaned(rows, kept=("gaps_in_positions",) if holed else ())
     plain = found.table.filter(found.table.bits == found.table.total)
     pages = plain.mutate(places=plain.results, most=ibis.literal(1, "int64")).drop("bits", "total")
     pages = _without_duplicates(result, found.table, pages, options, engine) if found.twice else pages

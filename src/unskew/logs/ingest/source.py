@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, Key, Option, printable
 from unskew.logs.ingest.advice import SampleRows, parquet_sample
-from unskew.logs.ingest.clicks import event_column, split_events
 from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, renamed, require, typed, with_page
-from unskew.logs.ingest.pages import PageFinding, how_to_find
+from unskew.logs.ingest.pages import PageFinding, event_column, how_to_find, split_events
 from unskew.logs.ingest.text import TextStream
 from unskew.logs.reader import united
 from unskew.names import REQUIRED
@@ -39,6 +38,11 @@ class LogSource:
     """What was opened, typed, with a reason at every broken row."""
 
     impressions: Table
+    """Results; until they are typed, the rows as they are."""
+    columns: Sequence[str] = ()
+    """Names of all columns of the source, also of those that are not read."""
+    stream: TextStream | None = None
+    """Text that the rows can be made from once; None when it was read."""
     clicks: Table | None = None
     parsed: bool = False
     """Whether the columns were text, so that further ones may be numbers."""
@@ -63,24 +67,18 @@ class LogSource:
     finding: PageFinding | None = None
     """How pages are found, where they have no id."""
 
+    def made_once(self, run: Callable[[Table], Table], table: Table) -> Table:
+        """Run a table, without columns that text turns out not to have; errors of the text stay as they are."""
+        try:
+            made = run(table)
+        except Exception:
+            if self.stream is not None and self.stream.error is not None:
+                raise self.stream.error from None
+            raise
+        unseen = [] if self.stream is None else [name for name in self.stream.unseen if name in made.columns]
+        return made.drop(*unseen) if unseen else made
 
-@dataclass(frozen=True)
-class _Raw:
-    """Files as one table, its columns as they are."""
-
-    table: Table
-    columns: Sequence[str]
-    """Names of all columns, also of those that are not read."""
-    stream: TextStream | None = None
-    """Text that the table can be made from once."""
-    files: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
-    sample: pa.Table | None = None
-    parsed: bool = False
-    rejected: tuple[Path, ...] = ()
-    lost: int = 0
-
-    def finished(self) -> _Raw:
+    def finished(self) -> LogSource:
         """With what is known once the text was read."""
         if self.stream is None:
             return self
@@ -99,14 +97,13 @@ def open_source(
     clicks: Sequence[str | Path] = (),
 ) -> LogSource:
     """Open Parquet, CSV or JSON lines, or a log in one of the named formats."""
+    opening = _Opening(engine, options, scratch, clicks)
     if kind is not None and kind not in KINDS:
-        return _named_format(engine, sources, options, scratch, kind)
+        return opening.named_format(sources, kind)
     if options.reader.model_fields_set:
         hint = ("give ", Option("format"), ", such as ubi")
         raise ConfigError("[reader] is for formats with a reader of their own", hint=hint)
-    raw = _open_files(engine, find_files(sources, kind), options, scratch / "shown", joined=bool(clicks))
-    made = _opened(raw, engine, options, scratch, joined=bool(clicks))
-    return _with_clicks(made, engine, clicks, options, scratch) if clicks else made
+    return opening.typed(opening.read(find_files(sources, kind), "shown"))
 
 
 def open_memory(
@@ -116,176 +113,198 @@ def open_memory(
     numbered = table.append_column(ROW, pa.array(np.arange(len(table))))
     sample = SampleRows([Path()], options)
     sample.take(Path(), table.column_names, [table])
-    raw = _Raw(engine.from_arrow(numbered), table.column_names, sample=sample.table)
-    made = _opened(raw, engine, options, None, joined=bool(clicks))
-    return _with_clicks(made, engine, clicks, options, engine.scratch) if clicks else made
+    rows = LogSource(engine.from_arrow(numbered), table.column_names, sample=sample.table)
+    return _Opening(engine, options, None, clicks).typed(rows)
 
 
-def _with_clicks(
-    made: LogSource, engine: Engine, clicks: Sequence[str | Path], options: IngestOptions, scratch: Path
-) -> LogSource:
-    """A source with the click events of other files."""
-    beside = _open_files(engine, find_files(clicks), options, scratch / "clicked", joined=True, results=False)
-    clicked = beside.table if beside.stream is None else _made_once(engine.keep, beside.table, beside.stream)
-    beside = beside.finished()
-    return replace(
-        made,
-        clicks=_clicks(clicked, options, engine, made.finding),
-        parsed=made.parsed or beside.parsed,
-        rejected=made.rejected + beside.rejected,
-        lost=made.lost + beside.lost,
-        notes=made.notes + beside.notes,
-    )
+@dataclass(frozen=True)
+class _Opening:
+    """How a source is opened."""
 
+    engine: Engine
+    options: IngestOptions
+    scratch: Path | None
+    """Where rows are kept that are made once; None: the engine holds them."""
+    clicks: Sequence[str | Path]
+    """Files of click events."""
 
-def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | None, *, joined: bool) -> LogSource:
-    """Results and clicks of a source, typed; what is costly to make is made once."""
-    event = event_column(raw.columns, options)
-    if event is not None and joined:
-        raise ConfigError("goes with a source without an event column", argument="clicks")
-    if event is not None and raw.stream is not None:  # text is read once, for results and for clicks
-        raw = replace(raw, table=_made_once(engine.keep, raw.table, raw.stream)).finished()
-    shown, clicked, others, stream = raw.table, None, 0, raw.stream
-    if event is not None:
-        shown, clicked, rest = split_events(shown, event, options)
-        others = engine.count(rest)
-    maybe = () if stream is None else stream.maybe
-    impressions, finding = _impressions(shown, options, engine, joined or event is not None, raw.columns, maybe)
-    same = event is None and not joined and _same_columns(raw.table, impressions)
-    times = options.source("timestamp")
-    # times as text take longer to read than all the rest
-    stored = stream is not None or raw.parsed or (times in shown.columns and shown[times].type().is_string())
-    if stored:
-        impressions = _stored(impressions, engine, options, stream, scratch)
-    raw = raw.finished()
-    return LogSource(
-        impressions=impressions,
-        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
-        parsed=raw.parsed,
-        stored=stored,
-        rejected=raw.rejected,
-        lost=raw.lost,
-        notes=raw.notes,
-        files=raw.files if same else (),
-        sample=raw.sample,
-        finding=finding,
-        ignored={"other_event": others} if others else {},
-    )
+    def typed(self, raw: LogSource) -> LogSource:
+        """Results and clicks of a source, typed; what is costly to make is made once."""
+        engine, options, joined = self.engine, self.options, bool(self.clicks)
+        event = event_column(raw.columns, options)
+        if event is not None and joined:
+            raise ConfigError("goes with a source without an event column", argument="clicks")
+        if event is not None and raw.stream is not None:  # text is read once, for results and for clicks
+            raw = replace(raw, impressions=raw.made_once(engine.keep, raw.impressions)).finished()
+        shown, clicked, others = raw.impressions, None, 0
+        if event is not None:
+            shown, clicked, rest = split_events(shown, event, options)
+            others = engine.count(rest)
+        maybe = () if raw.stream is None else raw.stream.maybe
+        impressions, finding = self.results(shown, joined or event is not None, raw.columns, maybe)
+        same = event is None and not joined and _same_columns(raw.impressions, impressions)
+        times = options.source("timestamp")
+        # times as text take longer to read than all the rest
+        text = times in shown.columns and shown[times].type().is_string()
+        stored = raw.stream is not None or raw.parsed or text
+        made = replace(
+            raw,
+            impressions=self.stored(impressions, raw) if stored else impressions,
+            clicks=None if clicked is None else self.events(clicked, finding),
+            stored=stored,
+            files=raw.files if same else (),
+            finding=finding,
+            ignored={"other_event": others} if others else {},
+        ).finished()
+        return self.with_clicks(made) if joined else made
 
+    def with_clicks(self, made: LogSource) -> LogSource:
+        """A source with the click events of other files."""
+        beside = self.read(find_files(self.clicks), "clicked", results=False)
+        clicked = beside.impressions
+        if beside.stream is not None:
+            clicked = beside.made_once(self.engine.keep, clicked)
+        beside = beside.finished()
+        return replace(
+            made,
+            clicks=self.events(clicked, made.finding),
+            parsed=made.parsed or beside.parsed,
+            rejected=made.rejected + beside.rejected,
+            lost=made.lost + beside.lost,
+            notes=made.notes + beside.notes,
+        )
 
-def _stored(
-    rows: Table, engine: Engine, options: IngestOptions, stream: TextStream | None, scratch: Path | None
-) -> Table:
-    """Typed rows, made once; what a row says is kept of broken ones, and made from its values of others."""
-    import ibis
+    def stored(self, rows: Table, raw: LogSource) -> Table:
+        """Typed rows, made once; what a row says is kept of broken ones, and made from its values of others."""
+        import ibis
 
-    broken = rows[REASON].cast("string")
-    rows = rows.mutate(
-        **{REASON: broken, DETAIL: ibis.ifelse(broken.notnull(), rows[DETAIL], ibis.null("string"))}
-    )
-    run = engine.keep if scratch is None else partial(engine.store, folder=scratch / "typed")
-    stored = _made_once(run, rows, stream)
-    return stored.mutate(**{DETAIL: stored[DETAIL].fill_null(detail(stored, options))})
+        broken = rows[REASON].cast("string")
+        said = ibis.ifelse(broken.notnull(), rows[DETAIL], ibis.null("string"))
+        rows = rows.mutate(**{REASON: broken, DETAIL: said})
+        run = partial(self.engine.store, folder=self.scratch / "typed") if self.scratch else self.engine.keep
+        stored = raw.made_once(run, rows)
+        return stored.mutate(**{DETAIL: stored[DETAIL].fill_null(detail(stored, self.options))})
 
+    def results(
+        self, raw: Table, joined: bool, present: Sequence[str], maybe: Sequence[str] = ()
+    ) -> tuple[Table, PageFinding | None]:
+        """Results, typed, and how their pages are found; `maybe` are columns that may turn out to be missing."""
+        table = with_page(renamed(raw, self.options, where="impressions", known=present), self.options)
+        optional = {"page_id", *(["click"] if joined else [])}
+        require(table, tuple(name for name in REQUIRED if name not in optional), present)
+        finding = how_to_find([name for name in table.columns if name not in maybe], self.options, present)
+        dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
+        table = table.drop(*dropped) if dropped else table
+        needed = () if finding is None else finding.needed
+        return typed(table, self.options, self.engine.name, needed=needed), finding
 
-def _made_once(run: Callable[[Table], Table], table: Table, stream: TextStream | None) -> Table:
-    """Run a table, without columns that text turns out not to have; errors of the text are raised as they are."""
-    try:
-        made = run(table)
-    except Exception:
-        if stream is not None and stream.error is not None:
-            raise stream.error from None
-        raise
-    unseen = [] if stream is None else [name for name in stream.unseen if name in made.columns]
-    return made.drop(*unseen) if unseen else made
+    def events(self, raw: Table, finding: PageFinding | None) -> Table:
+        """Click events, typed."""
+        import ibis
 
+        table = with_page(renamed(raw, self.options, where="clicks"), self.options)
+        tied = OF_CLICKS if finding is None else (*OF_CLICKS[1:], "query_id", *finding.by)
+        kept = [name for name in table.columns if name in tied or name.startswith("serp_")]
+        table = table.select(*kept, *(name for name in (FILE, ROW) if name in table.columns))
+        if not kept:
+            return table.filter(ibis.literal(False))
+        asked = finding is not None and "query_id" in kept
+        if asked and not self.engine.count(table.filter(table.query_id.notnull())):
+            table = table.drop("query_id")  # of the results alone, where both are rows of one table
+        needed = () if finding is None else finding.needed
+        return typed(table, self.options, self.engine.name, events=True, needed=needed)
 
-def _impressions(
-    raw: Table,
-    options: IngestOptions,
-    engine: Engine,
-    joined: bool,
-    present: Sequence[str],
-    maybe: Sequence[str] = (),
-) -> tuple[Table, PageFinding | None]:
-    """Results, typed, and how their pages are found; `maybe` are columns that may turn out to be missing."""
-    table = with_page(renamed(raw, options, where="impressions", known=present), options)
-    optional = {"page_id", *(["click"] if joined else [])}
-    require(table, tuple(name for name in REQUIRED if name not in optional), present)
-    finding = how_to_find([name for name in table.columns if name not in maybe], options, present)
-    dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
-    table = table.drop(*dropped) if dropped else table
-    return typed(table, options, engine.name, needed=() if finding is None else finding.needed), finding
+    def read(self, files: Mapping[Path, str], name: str, *, results: bool = True) -> LogSource:
+        """Files as one table, its columns as they are; not `results` where they hold click events."""
+        texts = {path: holds for path, holds in files.items() if holds != "parquet"}
+        columnar = [path for path in files if path not in texts]
+        if not texts:
+            if self.options.time.format is not None:
+                what = "is for text files; Parquet holds times as times, numbers or ISO text"
+                raise ConfigError(what, argument=Key("time.format"))
+            return self.read_parquet(columnar)
+        scratch = (self.scratch or self.engine.scratch) / name
+        stream = TextStream(texts, self.options, scratch, joined=bool(self.clicks), results=results)
+        reader = pa.RecordBatchReader.from_batches(stream.schema, stream.batches())
+        text = LogSource(
+            self.engine.from_stream(reader, scratch / "text"), stream.columns, stream, sample=stream.sample
+        )
+        return self.together(text, self.read_parquet(columnar)) if columnar else text
 
+    def read_parquet(self, files: list[Path]) -> LogSource:
+        """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
+        import ibis
 
-def _clicks(raw: Table, options: IngestOptions, engine: Engine, finding: PageFinding | None = None) -> Table:
-    import ibis
+        groups = alike(files)
+        tables = [_read_parquet(self.engine, [Path(file) for file in group]) for group in groups]
+        sample = parquet_sample(files, self.options)
+        if len(groups) == 1:
+            same = all(pq.read_schema(path).equals(pq.read_schema(files[0])) for path in files[1:])
+            return LogSource(tables[0], tables[0].columns, files=tuple(files) if same else (), sample=sample)
+        every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
+        kinds = dict(ibis.Schema.from_pyarrow(unified(files, self.options.wanted(list(every)))).items())
+        notes = [
+            f"{printable(group[0])} has no {', '.join(name for name in kinds if name not in table.columns)}"
+            for group, table in zip(groups, tables, strict=True)
+            if any(name not in table.columns for name in kinds)
+        ]
+        notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
+        return LogSource(united(tables, PLACES | kinds), every, notes=tuple(notes), sample=sample)
 
-    table = with_page(renamed(raw, options, where="clicks"), options)
-    tied = OF_CLICKS if finding is None else (*OF_CLICKS[1:], "query_id", *finding.by)
-    kept = [name for name in table.columns if name in tied or name.startswith("serp_")]
-    table = table.select(*kept, *(name for name in (FILE, ROW) if name in table.columns))
-    if not kept:
-        return table.filter(ibis.literal(False))
-    if finding is not None and "query_id" in kept and not engine.count(table.filter(table.query_id.notnull())):
-        table = table.drop("query_id")  # of the results alone, where both are rows of one table
-    needed = () if finding is None else finding.needed
-    return typed(table, options, engine.name, events=True, needed=needed)
+    def together(self, text: LogSource, columnar: LogSource) -> LogSource:
+        """Text and Parquet as one table of text, whose types are then made as those of text are."""
+        names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
+        kinds = dict.fromkeys(self.options.wanted(list(names)), "string")
+        both = united([text.impressions, columnar.impressions], PLACES | kinds)
+        rows = text.made_once(self.engine.keep, both)
+        made = replace(text, impressions=rows, columns=names, notes=columnar.notes).finished()
+        return replace(made, notes=(*made.notes, "text files and Parquet were read together"))
 
+    def named_format(self, sources: Sequence[str | Path], kind: str) -> LogSource:
+        """A log in one of the formats that have a reader of their own."""
+        import ibis
 
-def _open_files(
-    engine: Engine,
-    files: Mapping[Path, str],
-    options: IngestOptions,
-    scratch: Path,
-    *,
-    joined: bool,
-    results: bool = True,
-) -> _Raw:
-    """Files as one table, its columns as they are."""
-    texts = {path: holds for path, holds in files.items() if holds != "parquet"}
-    columnar = [path for path in files if path not in texts]
-    if not texts:
-        if options.time.format is not None:
-            what = "is for text files; Parquet holds times as times, numbers or ISO text"
-            raise ConfigError(what, argument=Key("time.format"))
-        return _open_parquet(engine, columnar, options)
-    stream = TextStream(texts, options, scratch, joined=joined, results=results)
-    reader = pa.RecordBatchReader.from_batches(stream.schema, stream.batches())
-    table = engine.from_stream(reader, scratch / "text")
-    text = _Raw(table, stream.columns, stream, sample=stream.sample)
-    return text if not columnar else _together(text, _open_parquet(engine, columnar, options), options, engine)
+        from unskew.logs.ingest.formats import READERS
+        from unskew.logs.ingest.formats.metarank import write_items
+        from unskew.logs.ingest.formats.stage import SIDES, Stage
+        from unskew.logs.ingest.formats.ubi import ranked_clicks
 
-
-def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> _Raw:
-    """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
-    import ibis
-
-    groups = alike(files)
-    tables = [_read_parquet(engine, [Path(file) for file in group]) for group in groups]
-    sample = parquet_sample(files, options)
-    if len(groups) == 1:
-        same = all(pq.read_schema(path).equals(pq.read_schema(files[0])) for path in files[1:])
-        return _Raw(tables[0], tables[0].columns, files=tuple(files) if same else (), sample=sample)
-    every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
-    kinds = dict(ibis.Schema.from_pyarrow(unified(files, options.wanted(list(every)))).items())
-    notes = [
-        f"{printable(group[0])} has no {', '.join(name for name in kinds if name not in table.columns)}"
-        for group, table in zip(groups, tables, strict=True)
-        if any(name not in table.columns for name in kinds)
-    ]
-    notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
-    return _Raw(united(tables, PLACES | kinds), every, notes=tuple(notes), sample=sample)
-
-
-def _together(text: _Raw, columnar: _Raw, options: IngestOptions, engine: Engine) -> _Raw:
-    """Text and Parquet as one table of text, whose types are then made as those of text are."""
-    names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
-    kinds = dict.fromkeys(options.wanted(list(names)), "string")
-    both = united([text.table, columnar.table], PLACES | kinds)
-    made = replace(text, table=_made_once(engine.keep, both, text.stream), columns=names, notes=columnar.notes)
-    made = made.finished()
-    return replace(made, notes=(*made.notes, "text files and Parquet were read together"))
+        known("format", kind, (*KINDS, *READERS))
+        scratch = self.scratch or self.engine.scratch
+        stage, options, engine = Stage(scratch / kind), self.options, self.engine
+        READERS[kind](all_files(sources), stage, options)
+        folders = stage.close()
+        sides = {name: folders[name] for name in SIDES if name in folders}
+        if "impressions" not in folders:
+            hint = "give the files of the log together with those of its labels" if sides else None
+            what = f"no impressions were found in {stage.rows_read:,} records"
+            raise DataError(what, path=sources[0], hint=hint)
+        shown = engine.read_parquet(folders["impressions"])
+        clicked = engine.read_parquet(folders["clicks"]) if "clicks" in folders else None
+        if clicked is not None and "ordinal" in clicked.columns:
+            clicked, note = ranked_clicks(shown, clicked, options.positions.base, engine)
+            stage.notes.insert(0, note)
+        elif clicked is None and "click" not in shown.columns:
+            shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
+        if "item_fields" in sides:
+            sides["items"] = scratch / "items"
+            write_items(sides["item_fields"], sides["items"], engine)
+            if not options.reader.item_fields:
+                del sides["item_fields"]
+        impressions, finding = self.results(shown, clicked is not None, shown.columns)
+        return LogSource(
+            impressions=impressions,
+            clicks=None if clicked is None else self.events(clicked, finding),
+            finding=finding,
+            sample=parquet_sample(sorted(folders["impressions"].glob("*.parquet")), options),
+            rejected=(folders["rejected"],) if "rejected" in folders else (),
+            lost=stage.rows("rejected"),
+            records=stage.rows_read,
+            ignored=dict(stage.ignored),
+            notes=tuple(stage.notes),
+            base=1,
+            sides=sides,
+        )
 
 
 def _same_columns(raw: Table, typed_table: Table) -> bool:
@@ -307,51 +326,3 @@ def _read_parquet(engine: Engine, files: list[Path]) -> Table:
     with quiet(), engine_errors(", ".join(names[:3])):
         table = engine.con.read_parquet(names, union_by_name=len(names) > 1, filename=FILE, file_row_number=True)
     return table.rename({ROW: "file_row_number"})
-
-
-def _named_format(
-    engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str
-) -> LogSource:
-    """A log in one of the formats that have a reader of their own."""
-    import ibis
-
-    from unskew.logs.ingest.formats import READERS
-    from unskew.logs.ingest.formats.metarank import write_items
-    from unskew.logs.ingest.formats.stage import SIDES, Stage
-    from unskew.logs.ingest.formats.ubi import ranked_clicks
-
-    known("format", kind, (*KINDS, *READERS))
-    stage = Stage(scratch / kind)
-    READERS[kind](all_files(sources), stage, options)
-    folders = stage.close()
-    sides = {name: folders[name] for name in SIDES if name in folders}
-    if "impressions" not in folders:
-        hint = "give the files of the log together with those of its labels" if sides else None
-        what = f"no impressions were found in {stage.rows_read:,} records"
-        raise DataError(what, path=sources[0], hint=hint)
-    shown = engine.read_parquet(folders["impressions"])
-    clicked = engine.read_parquet(folders["clicks"]) if "clicks" in folders else None
-    if clicked is not None and "ordinal" in clicked.columns:
-        clicked, note = ranked_clicks(shown, clicked, options.positions.base, engine)
-        stage.notes.insert(0, note)
-    elif clicked is None and "click" not in shown.columns:
-        shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
-    if "item_fields" in sides:
-        sides["items"] = scratch / "items"
-        write_items(sides["item_fields"], sides["items"], engine)
-        if not options.reader.item_fields:
-            del sides["item_fields"]
-    impressions, finding = _impressions(shown, options, engine, clicked is not None, shown.columns)
-    return LogSource(
-        impressions=impressions,
-        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
-        finding=finding,
-        sample=parquet_sample(sorted(folders["impressions"].glob("*.parquet")), options),
-        rejected=(folders["rejected"],) if "rejected" in folders else (),
-        lost=stage.rows("rejected"),
-        records=stage.rows_read,
-        ignored=dict(stage.ignored),
-        notes=tuple(stage.notes),
-        base=1,
-        sides=sides,
-    )

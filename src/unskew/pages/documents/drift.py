@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew.diagnosis.drift.drift import Drift
+from unskew.diagnosis.drift import Drift
 from unskew.pages.details import record_table
 from unskew.pages.numbers import number, words
 from unskew.pages.page import Answer, Page, Section, Table

@@ -10,8 +10,8 @@ from typing import Any, Unpack
 
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.diagnosis import diagnose as find
-from unskew.diagnosis.drift.drift import Drift
-from unskew.diagnosis.drift.drift import drift as find_drift
+from unskew.diagnosis.drift import Drift
+from unskew.diagnosis.drift import drift as find_drift
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -129,16 +130,12 @@ def drift(
     places = {str(each) if "://" in str(each) else str(Path(each).resolve()) for each in files}
     if old is new or (len(files) == 2 and len(places) == 1):
         raise ConfigError(f"{old} twice: give the logs of two times")
-    running = connect(engine, **options) if isinstance(engine, str) else engine
-    try:
+    with connect(engine, **options) if isinstance(engine, str) else nullcontext(engine) as running:
         first, second = (
             open_tables(each, columns=columns, engine=running, segments=segments or (), serp=segments is None)
             for each in (old, new)
         )
         return compared(first, second, _told_by(first, second) if segments is None else segments)
-    finally:
-        if isinstance(engine, str):
-            running.close()
 
 
 def _told_by(first: LogTables, second: LogTables) -> tuple[str, ...]:

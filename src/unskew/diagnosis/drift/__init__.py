@@ -1,1 +1,0 @@
-"""Two logs of one search compared."""
