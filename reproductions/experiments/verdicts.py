@@ -23,9 +23,9 @@ from unskew.diagnosis.curves.co_clicks import co_clicks
 from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.curves.trust import trust
+from unskew.diagnosis.diagnosis import conclude
 from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.verdicts.conclusion import conclude
 from unskew.diagnosis.verdicts.verdict import BIASES, verdicts
 from unskew.simulation import (
     Behaviour,

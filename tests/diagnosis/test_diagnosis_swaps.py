@@ -15,11 +15,11 @@ from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.matrix import LevelSums, click_matrix, levels_of, read_labels
 from unskew.diagnosis.curves.ordering import rank_by_features
 from unskew.diagnosis.curves.trust import trust
+from unskew.diagnosis.diagnosis import conclude
 from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.links import rank_graph, resistance
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.verdicts.conclusion import conclude
 from unskew.diagnosis.verdicts.verdict import verdicts
 from unskew.simulation import (
     FeatureLogger,

@@ -14,11 +14,11 @@ from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects, factors
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix, read_labels
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.curves.trust import TrustFit, trust
+from unskew.diagnosis.diagnosis import Conclusion, conclude
 from unskew.diagnosis.evidence.evidence import Evidence, evidence
 from unskew.diagnosis.evidence.links import RankGraph, Swap, SwapPlan
 from unskew.diagnosis.evidence.sums import Coverage
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.examination import Examination
 from unskew.simulation import Mixture, PositionBias, TrustBias, simulate

@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "workflows": ("inputs", "proofs", "runs", "inspections", "twins"),
     "learning": (".", "rankers", "methods", "scoring", "fitting"),
     "measuring": ("counterfactual", "experiments", "."),
-    "diagnosis": ("evidence", "curves", "verdicts", "drift", "click_models", "causal", "."),
+    "diagnosis": ("evidence", "curves", "verdicts", "click_models", "causal", "."),
 }
 """Rooms of a stage in order, `.` for the files beside them: a room imports from itself and those before it."""
 CROWDED = {

@@ -1,4 +1,4 @@
-"""Which rows of a log are one page, where no id says so: by person, query and pause.
+"""Which rows of a log are one page, where no id says so: by person, query and pause; which pages are one visit.
 
 A page is one look of a person at the results of a query. Rows of one person and query belong together until
 
@@ -15,20 +15,23 @@ two pages.
 A page is known by its person, its query and the microsecond at which it begins. Most people look at the results of
 a query once, which one aggregation tells. Only the others are looked at row by row: windows give the runs between
 pauses, and runs that show a position again, or fall, are cut pass after pass, until nothing is left to cut.
+
+A visit (visit_id) is a run of pages of one person with no pause longer than a gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from unskew.logs.visits import LACKING, person_name
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import bit_or, to_micros
 
 if TYPE_CHECKING:
-    from ibis.expr.types import Table
+    from ibis.expr.types import Column, Table
 
 SECOND = 1_000_000
 REPEATED = 2
@@ -40,6 +43,8 @@ PASSES = 100
 WORD = 30
 """Positions that share a number of bits; from two of them on a group is looked at row by row."""
 _START = "unskew_start"
+LACKING = "ingest the log with them, or name others"
+"""What to do about columns that are not there."""
 
 
 def add_page_ids(rows: Table, engine: Engine, *, by: Sequence[str], gap: int) -> Table:
@@ -162,3 +167,62 @@ def _cut(rows: Table, pages: list[str]) -> Table:
     looks = looks.mutate(unskew_after=(looks.unskew_at >= looks.unskew_fall).fill_null(False))
     start = looks.unskew_at.min().over(group_by=[*pages, "unskew_look", "unskew_after"])
     return looks.mutate(unskew_start=start)
+
+
+# ---- visits ----
+
+
+def add_visits(events: Table, pages: Table) -> Table:
+    """The impressions of these pages, with their visit_id."""
+    kept = [name for name in events.columns if name != "visit_id"]
+    return events.select(kept).join(pages.select("page_id", "visit_id"), "page_id")
+
+
+def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
+    """One row per page: page_id, `start`, visit_id, when the visit `began`, and whether the page `opens` it.
+
+    A visit ends with a pause of more than `gap` seconds between the starts of two pages; a page without a person
+    is a visit of its own. Ids are the person's name and a number. Pages of one moment are peers in the running
+    window, so that their order never matters. A visit began with the last page until then that came after a pause.
+    """
+    import ibis
+
+    require_columns(["timestamp", *by], events.columns, hint=LACKING)
+    people = {name: events[name].min() for name in by}
+    pages = events.group_by("page_id").agg(start=events.timestamp.min(), **people)
+    order = ibis.window(group_by=list(by), order_by="start")
+    before = pages.mutate(before=pages.start.lag().over(order))
+    pause = before.before.isnull() | (before.start > before.before + ibis.interval(seconds=gap))
+    opened = before.mutate(opens=pause)
+    running = ibis.range_window(group_by=list(by), order_by="start", preceding=None, following=0)
+    numbered = opened.mutate(
+        number=opened.opens.cast("int32").sum().over(running),
+        began=opened.opens.ifelse(opened.start, ibis.null(opened.start.type())).max().over(running),
+    )
+    known = reduce(lambda left, right: left & right, [numbered[name].notnull() for name in by])
+    person = person_name(numbered, by) + "/" + numbered.number.cast("string")
+    own = "//" + numbered.page_id.cast("string")
+    return numbered.select(
+        "page_id",
+        "start",
+        visit_id=known.ifelse(person, own),
+        began=known.ifelse(numbered.began, numbered.start),
+        opens=numbered.opens | ~known,
+    )
+
+
+def person_name(table: Table, by: Sequence[str]) -> Column:
+    """The columns as one string; several are escaped, so that no two people get one name."""
+    texts = [table[name].cast("string") for name in by]
+    if len(texts) > 1:
+        texts = [text.replace("~", "~0").replace("/", "~1") for text in texts]
+    return reduce(lambda left, right: left + "/" + right, texts)
+
+
+def clock(second: int) -> str:
+    """A second since 1970 as text, in UTC.
+
+    >>> clock(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")

@@ -53,7 +53,8 @@ def open_log(
         if isinstance(source, str | Path):
             refuse_other(source)
             files = parquet_files(str(source) if "://" in str(source) else impressions_in(source))
-            table = _read_all(engine, files)
+            tables = [engine.read_parquet(group) for group in alike(files)]
+            table = tables[0] if len(tables) == 1 else united(tables, unified(files))
         else:
             table = _in_memory(engine, source)
         if not isinstance(source, Log):
@@ -136,24 +137,14 @@ def _in_memory(engine: Engine, source: object) -> Table:
     return engine.from_arrow(storable(table))
 
 
-def _read_all(engine: Engine, files: Sequence[Path | str]) -> Table:
-    """Parquet files as one table: columns of any of them, in types that hold all."""
-    import ibis
-
-    tables = [engine.read_parquet(group) for group in alike(files)]
-    if len(tables) == 1:
-        return tables[0]
-    return united(tables, dict(ibis.Schema.from_pyarrow(unified(files)).items()))
-
-
-def united(tables: Sequence[Table], kinds: Mapping[str, Any]) -> Table:
+def united(tables: Sequence[Table], schema: pa.Schema) -> Table:
     """Tables as one, with these columns in these types; empty cells where a table lacks one."""
     import ibis
 
-    def column(table: Table, name: str) -> Any:
-        return (table[name] if name in table.columns else ibis.null()).cast(kinds[name])
+    def column(table: Table, each: pa.Field) -> Any:
+        return (table[each.name] if each.name in table.columns else ibis.null()).cast(each.type)
 
-    return ibis.union(*(table.select(**{name: column(table, name) for name in kinds}) for table in tables))
+    return ibis.union(*(table.select(**{each.name: column(table, each) for each in schema}) for table in tables))
 
 
 def _typed(engine: Engine, table: Table, place: Path | str, files: Sequence[Path | str], names: Names) -> Table:

@@ -14,9 +14,8 @@ import numpy as np
 
 from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
-from unskew.logs.pages import add_page_ids
+from unskew.logs.pages import LACKING, add_page_ids, add_visits, clock, find_visits
 from unskew.logs.reader import open_log
-from unskew.logs.visits import LACKING, add_visits, clock, find_visits
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result

@@ -118,29 +118,23 @@ def load_model(folder: Path | str) -> FittedClickModel:
         raise DataError("is not a click model", path=place, hint="name the folder that one was saved in")
     try:
         table = pq.read_table(Path(folder) / PAIRS)
-        return _assembled(content, table, Path(folder) / PAIRS)
+        require_columns(["query_id", "doc_id", "query"], table.column_names, path=Path(folder) / PAIRS)
+        query_id, doc_id = (table[name].combine_chunks() for name in ("query_id", "doc_id"))
+        unseen: dict[str, float] = content["unseen"]
+        whole = {name: np.append(table[name].to_numpy(), value) for name, value in unseen.items()}
+        of_pairs = {name: values for name, values in whole.items() if name.split()[-1] in OF_PAIRS}
+        return FittedClickModel(
+            model=model_of(content["model"]),
+            pairs=ShownPairs(query_id, doc_id, table["query"].to_numpy()),
+            parameters=of_pairs | {name: np.asarray(values) for name, values in content["parameters"].items()},
+            assumed={name: Assumed(**prior) for name, prior in content["assumed"].items()},
+            evidence={name: values for name, values in whole.items() if name not in of_pairs},
+            **{name: content[name] for name in OWN},
+        )
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"cannot be read ({error})", path=Path(folder) / PAIRS) from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"is damaged ({error!r})", path=place, hint="fit the model again") from error
-
-
-def _assembled(content: dict[str, Any], table: Any, place: Path) -> FittedClickModel:
-    require_columns(["query_id", "doc_id", "query"], table.column_names, path=place)
-    query_id, doc_id = (table[name].combine_chunks() for name in ("query_id", "doc_id"))
-    whole: dict[str, Array] = {
-        name: np.append(table[name].to_numpy(), value) for name, value in content["unseen"].items()
-    }
-    of_pairs = {name: values for name, values in whole.items() if name.split()[-1] in OF_PAIRS}
-    shared = {name: np.asarray(values) for name, values in content["parameters"].items()}
-    return FittedClickModel(
-        model=model_of(content["model"]),
-        pairs=ShownPairs(query_id, doc_id, table["query"].to_numpy()),
-        parameters=of_pairs | shared,
-        assumed={name: Assumed(**prior) for name, prior in content["assumed"].items()},
-        evidence={name: values for name, values in whole.items() if name not in of_pairs},
-        **{name: content[name] for name in OWN},
-    )
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unskew.logs.ingest.columns import PEOPLE, REASON
-from unskew.logs.pages import SECOND
-from unskew.logs.visits import clock
+from unskew.logs.pages import SECOND, clock
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import bit_or, to_micros
 from unskew.tables.reading.options import RULES, IngestOptions, Robots

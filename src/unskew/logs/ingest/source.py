@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
-PLACES = {FILE: "string", ROW: "int64"}
+PLACES = [(FILE, pa.string()), (ROW, pa.int64())]
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,6 @@ class _Opening:
 
     def read_parquet(self, files: list[Path]) -> LogSource:
         """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
-        import ibis
-
         groups = alike(files)
         tables = [_read_parquet(self.engine, [Path(file) for file in group]) for group in groups]
         sample = parquet_sample(files, self.options)
@@ -242,20 +240,20 @@ class _Opening:
             same = all(pq.read_schema(path).equals(pq.read_schema(files[0])) for path in files[1:])
             return LogSource(tables[0], tables[0].columns, files=tuple(files) if same else (), sample=sample)
         every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
-        kinds = dict(ibis.Schema.from_pyarrow(unified(files, self.options.wanted(list(every)))).items())
+        schema = unified(files, self.options.wanted(list(every)))
         notes = [
-            f"{printable(group[0])} has no {', '.join(name for name in kinds if name not in table.columns)}"
+            f"{printable(group[0])} has no {', '.join(name for name in schema.names if name not in table.columns)}"
             for group, table in zip(groups, tables, strict=True)
-            if any(name not in table.columns for name in kinds)
+            if any(name not in table.columns for name in schema.names)
         ]
         notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
-        return LogSource(united(tables, PLACES | kinds), every, notes=tuple(notes), sample=sample)
+        return LogSource(united(tables, pa.schema([*PLACES, *schema])), every, notes=tuple(notes), sample=sample)
 
     def together(self, text: LogSource, columnar: LogSource) -> LogSource:
         """Text and Parquet as one table of text, whose types are then made as those of text are."""
         names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
-        kinds = dict.fromkeys(self.options.wanted(list(names)), "string")
-        both = united([text.impressions, columnar.impressions], PLACES | kinds)
+        texts = [(name, pa.string()) for name in self.options.wanted(list(names))]
+        both = united([text.impressions, columnar.impressions], pa.schema([*PLACES, *texts]))
         rows = text.made_once(self.engine.keep, both)
         made = replace(text, impressions=rows, columns=names, notes=columnar.notes).finished()
         return replace(made, notes=(*made.notes, "text files and Parquet were read together"))

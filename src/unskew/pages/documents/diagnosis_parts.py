@@ -12,10 +12,10 @@ from unskew.diagnosis.curves.matrix import RateMatrix
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.curves.rates import Curves, LogNumber
 from unskew.diagnosis.curves.trust import TrustFit
+from unskew.diagnosis.diagnosis import runs
 from unskew.diagnosis.evidence.evidence import Contexts, Evidence
 from unskew.diagnosis.evidence.links import RankGraph, SwapPlan
 from unskew.diagnosis.evidence.tables import in_order
-from unskew.diagnosis.verdicts.conclusion import runs
 from unskew.examination import Examination
 from unskew.pages.details import detail_tables, fact_table, record_table
 from unskew.pages.figures import curves_figure, matrix_figure, points_of

@@ -84,14 +84,14 @@ class _Metarank:
         if page_id is None:
             self.stage.ignore("click_without_ranking")
             return
-        row = {
-            "page_id": page_id,
-            "visit_id": optional_identifier(record.get("session"), "session"),
-            "user_id": optional_identifier(record.get("user"), "user"),
-            "doc_id": identifier(record.get("item"), "item"),
-            "timestamp": time(record.get("timestamp"), self.zone),
-        }
-        self.stage.add("clicks", **row)
+        self.stage.add(
+            "clicks",
+            page_id=page_id,
+            visit_id=optional_identifier(record.get("session"), "session"),
+            user_id=optional_identifier(record.get("user"), "user"),
+            doc_id=identifier(record.get("item"), "item"),
+            timestamp=time(record.get("timestamp"), self.zone),
+        )
 
     def _item(self, record: Mapping[str, Any]) -> None:
         doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -145,19 +146,13 @@ def time(value: Any, zone: tzinfo) -> int | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         micros = micros_since_1970(value)
     elif isinstance(value, str) and 10 <= len(value) <= 40:
-        micros = _iso_micros(value, zone)
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(value)
+            moment = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
+            micros = (moment - FIRST_YEAR) // _MICROSECOND
     if micros is None or not 0 <= micros < LATEST:
         raise Broken("unreadable_timestamp")
     return micros
-
-
-def _iso_micros(value: str, zone: tzinfo) -> int | None:
-    try:
-        moment = datetime.fromisoformat(value)
-        moment = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
-        return (moment - FIRST_YEAR) // _MICROSECOND
-    except (ValueError, OverflowError):
-        return None
 
 
 def scalar(value: Any) -> Any:
@@ -171,17 +166,10 @@ def find(record: Mapping[str, Any], *path: str) -> Any:
     >>> find({"a": {"b.c": 1}}, "a", "b", "c"), find({"a.b.c": 1}, "a", "b", "c"), find({}, "a")
     (1, 1, None)
     """
-    value: Any = record
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    if value is not None or len(path) == 1:
-        return value
-    for size in range(len(path), 0, -1):
-        inner = record.get(".".join(path[:size]))
-        if size == len(path) and inner is not None:
-            return inner
-        if isinstance(inner, dict):
-            found = find(inner, *path[size:])
-            if found is not None:
-                return found
+    for size in range(1, len(path) + 1):
+        value = record.get(".".join(path[:size]))
+        if size < len(path):
+            value = find(value, *path[size:]) if isinstance(value, dict) else None
+        if value is not None:
+            return value
     return None
