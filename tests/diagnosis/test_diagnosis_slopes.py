@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew.diagnosis.curves.slopes import WORTH, SlopeModel, slope_spread, strata
+from unskew.diagnosis.curves.trust import WORTH, SlopeModel, slope_spread, strata
 from unskew.diagnosis.evidence.pairs import SwapPairs
 
 RANKS = np.arange(1, 7)

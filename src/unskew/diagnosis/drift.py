@@ -135,14 +135,12 @@ def drift(
             open_tables(each, columns=columns, engine=running, segments=segments or (), serp=segments is None)
             for each in (old, new)
         )
-        return compared(first, second, _told_by(first, second) if segments is None else segments)
-
-
-def _told_by(first: LogTables, second: LogTables) -> tuple[str, ...]:
-    """Columns that say how a page looked, in both logs, but numbers that each log cuts at its own quartiles."""
-    both = [name for name in first.segments if name in second.segments]
-    values = {name: {*shares(first, first.pages, name), *shares(second, second.pages, name)} for name in both}
-    return tuple(name for name in both if not any(RANGE.search(value) for value in values[name]))
+        if segments is None:  # what both tell, but numbers that each log cuts at its own quartiles
+            both = [name for name in first.segments if name in second.segments]
+            values = [{*shares(first, first.pages, each), *shares(second, second.pages, each)} for each in both]
+            cut = [any(map(RANGE.search, each)) for each in values]
+            segments = [name for name, ranges in zip(both, cut, strict=True) if not ranges]
+        return compared(first, second, segments)
 
 
 def compared(old: LogTables, new: LogTables, segments: Sequence[str] = ()) -> Drift:

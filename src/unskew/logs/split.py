@@ -70,30 +70,23 @@ def split(
         connect(engine, **connection) as running,
         open_log(running, place, Names.of(columns), ["timestamp", *by]) as shown,
     ):
-        split = find_and_split(running, shown, second_count("gap", gap), by, validation, test)
-        for name, part in split.parts.items():
+        if "page_id" in by:
+            raise ConfigError("page_id is what visits are made of; leave it out to split by page", argument="by")
+        pages, pause = None, second_count("gap", gap)
+        known = not by and ("visit_id" in shown.columns or "user_id" not in shown.columns)
+        people = list(by) or ["user_id"]
+        refuse_nameless(running, shown, ["page_id"] if known or "page_id" in shown.columns else people)
+        if not known:
+            if "page_id" not in shown.columns:
+                shown = running.keep(add_page_ids(shown, running, by=people, gap=pause))
+            pages = find_visits(shown, by=people, gap=pause)
+        cut = split_by_time(running, shown, validation=validation, test=test, pages=pages)
+        for name, part in cut.parts.items():
             running.write_parquet(part, working / name)
-        starts = {f"{name}_from": edge for name, edge in split.boundaries.items()}
-        found = SplitLog(str(out), split.unit, split.units, **starts)
+        starts = {f"{name}_from": edge for name, edge in cut.boundaries.items()}
+        found = SplitLog(str(out), cut.unit, cut.units, **starts)
         write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, place)})
     return found
-
-
-def find_and_split(
-    engine: Engine, log: Table, gap: int, by: Sequence[str], validation: float, test: float
-) -> Split:
-    """The split of a log, with visits where they can be found."""
-    if "page_id" in by:
-        raise ConfigError("page_id is what visits are made of; leave it out to split by page", argument="by")
-    if not by and ("visit_id" in log.columns or "user_id" not in log.columns):
-        refuse_nameless(engine, log, ["page_id"])
-        return split_by_time(engine, log, validation=validation, test=test)
-    people = list(by) or ["user_id"]
-    refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people)
-    if "page_id" not in log.columns:
-        log = engine.keep(add_page_ids(log, engine, by=people, gap=gap))
-    pages = find_visits(log, by=people, gap=gap)
-    return split_by_time(engine, log, validation=validation, test=test, pages=pages)
 
 
 def refuse_nameless(engine: Engine, log: Any, names: Sequence[str]) -> None:

@@ -216,12 +216,14 @@ class _Run:
 
     def run(self) -> IngestedLog:
         """Every step in turn; the log in numbers."""
+        import ibis
+
         rows = self._read_rows()
         pages = find_pages(rows, self.engine)
         asked = self.options.positions.base if self.source.base is None else self.source.base
         base = pages.base if asked is None else asked
         if base == 1 and pages.from_zero:
-            self.aside.append(rows.filter(rows.position < 1).mutate(**{REASON: "position_below_1"}))
+            self.aside.append(rows.filter(rows.position < 1).mutate(**{REASON: ibis.literal("position_below_1")}))
             rows = rows.filter(rows.position >= 1)
             pages = find_pages(rows, self.engine)
         cleaned = clean(rows, pages, self.options, self.engine, self.broken)

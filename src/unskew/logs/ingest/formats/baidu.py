@@ -85,7 +85,7 @@ class _Baidu:
     def _page(self, cells: list[str]) -> None:
         qid, self.query = identifier(cells[0], "qid"), identifier(_words(cells[1]), "query")
         self.page, self.results = f"{qid}-{self.stage.rows_read}", 0
-        self.stage.ignore("query_line")
+        self.stage.ignored["query_line"] += 1
 
     def _result(self, cells: list[str]) -> None:
         if not self.page:

@@ -52,7 +52,7 @@ class _Metarank:
         elif kind in ("item", "metadata"):
             self._item(record)
         elif kind == "user":
-            self.stage.ignore("user_event")
+            self.stage.ignored["user_event"] += 1
         else:
             raise Broken("missing_event" if kind is None else "unknown_event")
 
@@ -78,11 +78,11 @@ class _Metarank:
 
     def _interaction(self, record: Mapping[str, Any]) -> None:
         if identifier(record.get("type"), "type") not in self.options.events.click:
-            self.stage.ignore("other_interaction")
+            self.stage.ignored["other_interaction"] += 1
             return
         page_id = optional_identifier(record.get("ranking"), "ranking")
         if page_id is None:
-            self.stage.ignore("click_without_ranking")
+            self.stage.ignored["click_without_ranking"] += 1
             return
         self.stage.add(
             "clicks",

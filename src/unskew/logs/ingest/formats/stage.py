@@ -94,7 +94,7 @@ class Stage:
         self.records_taken = 0
         """Records that gave at least one row."""
         self.ignored: Counter[str] = Counter()
-        """Records that are well-formed but say nothing about clicks, by kind."""
+        """Records that are well-formed but say nothing about clicks, by kind: a word of ours, not of the file."""
         self.notes: list[str] = []
         """What the reader found out about the log, for the summary."""
         self.folders: dict[str, Path] = {}
@@ -142,10 +142,6 @@ class Stage:
         text = text[:RAW].encode("utf-8", "replace").decode()  # half of a surrogate pair cannot be written
         name = str(path).encode("utf-8", "replace").decode()
         self._put("rejected", {"file": name, "row": row, "reason": reason, "detail": text})
-
-    def ignore(self, kind: str) -> None:
-        """A record that is well-formed and of no use here; `kind` is a word of ours, never one from the file."""
-        self.ignored[kind] += 1
 
     def rows(self, table: str) -> int:
         """Rows of a table, once closed."""

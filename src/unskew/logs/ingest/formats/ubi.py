@@ -60,7 +60,7 @@ class _Ubi:
     def take(self, record: Mapping[str, Any]) -> None:
         """A query, an event, or the action line of a bulk request."""
         if len(record) == 1 and BULK & record.keys() and isinstance(next(iter(record.values())), dict):
-            self.stage.ignore("bulk_action")
+            self.stage.ignored["bulk_action"] += 1
         elif _get(record, "action_name") is not None:
             self._event(record)
         elif _get(record, "query_id") is not None and (
@@ -75,7 +75,7 @@ class _Ubi:
         if hits is not None and not isinstance(hits, list):
             hits = [hits]  # exports write a list of one as its element
         if not hits:
-            self.stage.ignore("query_without_hits")
+            self.stage.ignored["query_without_hits"] += 1
             return
         if len(hits) > self.options.reader.most_results:
             raise Broken("too_many_results")
@@ -102,11 +102,11 @@ class _Ubi:
     def _event(self, record: Mapping[str, Any]) -> None:
         action = identifier(_get(record, "action_name"), "action_name")
         if action not in self.options.events.click:
-            self.stage.ignore("impression_event" if action == "impression" else "other_event")
+            self.stage.ignored["impression_event" if action == "impression" else "other_event"] += 1
             return
         page_id = optional_identifier(_get(record, "query_id"), "query_id")
         if page_id is None:
-            self.stage.ignore("click_without_query")
+            self.stage.ignored["click_without_query"] += 1
             return
         doc = optional_identifier(find(record, "event_attributes", "object", "object_id"), "object_id")
         ordinal = _ordinal(record)
