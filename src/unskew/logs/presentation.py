@@ -235,7 +235,15 @@ def tally_columns(
     columns: Mapping[str, Array], names: Sequence[str], *, weights: Array | None = None
 ) -> dict[str, Tally]:
     """A tally of each named column [N]; `weights` [N] say how often each row was shown."""
-    return {name: _tally(name, column, weights) for name, column in pick_columns(columns, names).items()}
+    made = {}
+    for name, column in pick_columns(columns, names).items():
+        values = as_arrow(name, column)
+        there = ~values.is_null().to_numpy(zero_copy_only=False)
+        shown = np.ones(len(there)) if weights is None else np.asarray(weights, np.float64)
+        codes, distinct = encode(values.drop_null())
+        counts = np.bincount(codes, shown[there], minlength=len(distinct))
+        made[name] = merge(name, [Tally(distinct, counts, int(shown[~there].sum()))])
+    return made
 
 
 def merge_tallies(*parts: Mapping[str, Tally]) -> dict[str, Tally]:
@@ -286,12 +294,3 @@ def as_numbers(column: Any) -> Any:
     values: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         return pa.array(values + 0.0, mask=~np.isfinite(values.astype(np.float32)))
-
-
-def _tally(name: str, column: Array, weights: Array | None) -> Tally:
-    values = as_arrow(name, column)
-    there = ~values.is_null().to_numpy(zero_copy_only=False)
-    shown = np.ones(len(there)) if weights is None else np.asarray(weights, np.float64)
-    codes, distinct = encode(values.drop_null())
-    counts = np.bincount(codes, shown[there], minlength=len(distinct))
-    return merge(name, [Tally(distinct, counts, int(shown[~there].sum()))])

@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 from pyarrow import dataset
 from safetensors.numpy import save_file
 
-from unskew.errors import ConfigError, DataError, Key, Option
+from unskew.errors import DataError, Key, Option
 from unskew.files import read_json
 from unskew.logs.counts.rankings import COUNTED_SLOT, counts_of
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
 from unskew.logs.log import log_of
 from unskew.logs.presentation import NO_COLUMNS, Presentation, fit_tallies, merge_tallies, tally_columns
 from unskew.names import KEYS, Names
-from unskew.settings import require_columns
 from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files, undone
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.features import lists_of, read_features
@@ -173,16 +172,6 @@ def save_shard(counts: Counts, path: Path) -> None:
     arrays |= {name: values for name, values in further.items() if values is not None}
     arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
     save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
-
-
-def check_columns(source: ShardSource) -> None:
-    """Refuse a log without the columns that are needed, before anything is written."""
-    if source.counts is not None and source.reduction == "pages":
-        raise ConfigError("the method needs single pages, and counts have none; give data.log")
-    for path in source.pages():
-        with damage_named(path):
-            present = pq.read_schema(path).names
-        require_columns(source.columns, present, path=path)
 
 
 def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:

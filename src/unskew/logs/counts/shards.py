@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from unskew.errors import DataError
+from unskew.errors import ConfigError, DataError
 from unskew.files import read_json
 from unskew.logs.counts.reduction import Counts
 from unskew.logs.counts.shard_writer import (
@@ -36,13 +36,13 @@ from unskew.logs.counts.shard_writer import (
     NARROW,
     SERP,
     ShardSource,
-    check_columns,
     shard_file,
     write_shards,
 )
 from unskew.logs.presentation import Presentation
 from unskew.names import KEYS
-from unskew.tables.engine.parquet import count_values
+from unskew.settings import require_columns
+from unskew.tables.engine.parquet import count_values, damage_named
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.tables import feature_files, is_table, table_columns
 from unskew.tables.lists.letor import read_letor
@@ -149,8 +149,13 @@ class Shards:
 
 
 def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shards:
-    """The shards of a source, written first where they are not there yet."""
-    check_columns(source)
+    """The shards of a source, written first where they are not there yet; a log that lacks columns is refused."""
+    if source.counts is not None and source.reduction == "pages":
+        raise ConfigError("the method needs single pages, and counts have none; give data.log")
+    for path in source.pages():
+        with damage_named(path):
+            present = pq.read_schema(path).names
+        require_columns(source.columns, present, path=path)
     files = source.files()
     options = asdict(source) | {
         "log": source.log is not None,

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 
-OTHER_WAYS = (
-    "the id of a page with ",
-    Option("columns", {"page_id": "THEIRS"}),
-    ", or what makes one with ",
-    Option("page_columns", ["A", "B"]),
-)
-"""How else a user says what a page is."""
-
-
 @dataclass(frozen=True)
 class PageFinding:
     """How pages are found."""
@@ -74,7 +65,9 @@ def how_to_find(columns: Sequence[str], options: IngestOptions, present: Sequenc
         there = [each for each in present if not each.startswith("unskew_")]
         what = f"there is no page_id, and no {meant} to find pages by; there are {', '.join(there)[:300]}"
         guess = Option("columns", {name: guess_columns(there).get(name, "THEIRS")})
-        raise DataError(what, hint=("name it with ", guess, ", or ", *OTHER_WAYS))
+        page, parts = Option("columns", {"page_id": "THEIRS"}), Option("page_columns", ["A", "B"])
+        other = (", or the id of a page with ", page, ", or what makes one with ", parts)
+        raise DataError(what, hint=("name it with ", guess, *other))
     return PageFinding(tuple(by), second_count("page_gap", options.pages.gap or "30m"))
 
 

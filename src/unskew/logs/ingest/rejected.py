@@ -218,9 +218,7 @@ def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine
     page, query, rank = (options.source(name) for name in ("page_id", "query_id", "position"))
     told = []
     for row in engine.rows(judged.filter(judged[name]).select(*wanted).order_by("page_id").limit(SHOWN)):
-        asked = (
-            f"{row['query']}" if row["query"] == row["last_query"] else f"{row['query']} and {row['last_query']}"
-        )
+        asked = " and ".join(dict.fromkeys((str(row["query"]), str(row["last_query"]))))
         told.append(
             f"{page} {row['page_id']}: {row['results']} rows at {rank} {row['first']} to {row['last']}, "
             f"{row['clicks']} clicked, {query} {asked}"

@@ -24,12 +24,9 @@ HEAVIEST = 64 * 2**20
 RAW = 1_000
 """Characters of a rejected record that are kept."""
 
+TEXTS = ("query_text", "title", "abstract")
 ROWS: Mapping[str, Any] = {
-    "page_id": pa.string(),
-    "visit_id": pa.string(),
-    "user_id": pa.string(),
-    "query_id": pa.string(),
-    "doc_id": pa.string(),
+    **dict.fromkeys(("page_id", "visit_id", "user_id", "query_id", "doc_id"), pa.string()),
     "position": pa.int32(),
     "ordinal": pa.int32(),
     "click": pa.int8(),
@@ -41,28 +38,19 @@ ROWS: Mapping[str, Any] = {
     "propensity": pa.float64(),
     "policy_id": pa.string(),
     "logging_score": pa.float64(),
-    "query_text": pa.string(),
-    "title": pa.string(),
-    "abstract": pa.string(),
+    **dict.fromkeys(TEXTS, pa.string()),
     "label": pa.int32(),
     "serp_media_type": pa.string(),
 }
 """Columns of results and of clicks; a serp_* column that is not named here holds floats."""
 SIDES: Mapping[str, Mapping[str, Any]] = {
     "labels": {
-        "query_id": pa.string(),
-        "doc_id": pa.string(),
-        "visit_id": pa.string(),
-        "label": pa.int32(),
-        "query_text": pa.string(),
-        "title": pa.string(),
-        "abstract": pa.string(),
+        **{name: ROWS[name] for name in ("query_id", "doc_id", "visit_id", "label", *TEXTS)},
         "bucket": pa.int32(),
         "group": pa.string(),
     },
     "item_fields": {
-        "doc_id": pa.string(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
+        **{name: ROWS[name] for name in ("doc_id", "timestamp")},
         "name": pa.string(),
         "number": pa.float64(),
         "text": pa.string(),
