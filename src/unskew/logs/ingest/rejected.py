@@ -70,7 +70,7 @@ CAUSES: Mapping[str, Words] = {
         "user_id or visit_id is shared by many people, as behind a proxy: name another column. [rules.robots] has "
         "the limits of robots"
     ),
-    "everything_clicked": ("only what was clicked is in the log: add the results that were shown and not clicked"),
+    "everything_clicked": "only what was clicked is in the log: add the results that were shown and not clicked",
     "not_utf8": "the file is in another encoding: iconv -f LATIN1 -t UTF-8 FILE > NEW",
     "unreadable_timestamp": (
         "times are ISO 8601 or numbers since 1970; [time] format in ",
@@ -207,7 +207,9 @@ def refuse_removed(
         )
     kept = "Nothing was written" if aside is None else f"They are kept in {aside}; nothing was written"
     off = Option("off", list(over))
-    raise TooMuchAside((*told, f"\n{kept}. ", Option("max_removed", 1.0), " lets them go, ", off, " keeps them."))
+    raise TooMuchAside(
+        (*told, f"\n{kept}. ", Option("max_removed", 1.0), " lets them go; ", off, " turns the rules off.")
+    )
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:
