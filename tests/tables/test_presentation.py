@@ -17,8 +17,9 @@ from unskew.logs import presentation
 from unskew.logs import presentation as tallies
 from unskew.logs.counts.reduction import reduce_log
 from unskew.logs.presentation import (
-    Coded,
+    Categories,
     Continuous,
+    Ordinals,
     Presentation,
     fit_presentation,
     fit_tallies,
@@ -140,7 +141,7 @@ def test_a_number_read_as_text_is_the_same_category_and_level() -> None:
     fitted = fit_presentation({"a": np.array([3, 1])}, ["a"])
     assert fitted.encode({"a": np.array(["1", "2", "3"])})["a"].tolist() == [0, 2, 1]
     named = fit_presentation({"a": np.array(["3", "1"])}, ["a"])
-    assert named.encoders["a"] == Coded(kind="categorical", values=("1", "3"))
+    assert named.encoders["a"] == Categories(values=("1", "3"))
     assert named.encode({"a": np.array([1.0, np.nan, 3.0])})["a"].tolist() == [0, 3, 1]
 
 
@@ -202,4 +203,4 @@ def test_a_log_is_reduced_to_codes() -> None:
 
 def test_ordinals_are_ordered() -> None:
     fitted = fit_presentation({"a": np.array([10, -1, 9])}, ["a"])
-    assert fitted.encoders["a"] == Coded(kind="ordinal", values=(-1.0, 9.0, 10.0))
+    assert fitted.encoders["a"] == Ordinals(values=(-1.0, 9.0, 10.0))

@@ -46,9 +46,9 @@ FAR = 1e30
 
 
 class Coded(Config):
-    """Values as codes: text and booleans, of which a number counts as its text, or ordered numbers."""
+    """Values as codes."""
 
-    kind: Literal["categorical", "ordinal"]
+    kind: Kind
     values: tuple[str, ...] | tuple[float, ...]
     missing: int = 0
     """Impressions of the training data without a value."""
@@ -69,6 +69,20 @@ class Coded(Config):
         missing = column.is_null().to_numpy(zero_copy_only=False)
         codes = np.where(missing, len(self.values) + 1, found.to_numpy(zero_copy_only=False))
         return codes.astype(np.int64)
+
+
+class Categories(Coded):
+    """Text and booleans as codes; a number counts as its text."""
+
+    kind: Literal["categorical"] = "categorical"
+    values: tuple[str, ...]
+
+
+class Ordinals(Coded):
+    """Ordered numbers as codes."""
+
+    kind: Literal["ordinal"] = "ordinal"
+    values: tuple[float, ...]
 
 
 class Continuous(Config):
@@ -104,7 +118,7 @@ class Continuous(Config):
         return np.where(np.isnan(values), len(self.edges) + 2, codes)
 
 
-Encoder = Coded | Continuous
+Encoder = Categories | Ordinals | Continuous
 _ENCODERS: TypeAdapter[dict[str, Encoder]] = TypeAdapter(
     dict[str, Annotated[Encoder, Field(discriminator="kind")]]
 )
@@ -198,7 +212,8 @@ def _fit(name: str, tally: Tally, bins: int) -> Encoder:
         return Continuous(mean=mean, deviation=deviation, edges=edges, missing=tally.missing)
     if len(values) > MOST:
         raise DataError(f"{name} has more than {MOST:,} different values", hint=COARSEN)
-    return Coded(kind=kind, values=tuple(values.tolist()), missing=tally.missing)
+    coded = Ordinals if kind == "ordinal" else Categories
+    return coded(values=tuple(values.tolist()), missing=tally.missing)
 
 
 def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:
