@@ -143,7 +143,7 @@ def _by_random_slots(pairs: SwapPairs, *, marked: bool) -> TrustFit:
     return TrustFit(clicks=clicks, reason=why)
 
 
-def _by_document(pairs: SwapPairs) -> tuple[tuple[float, float] | None, str | None]:
+def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
     """How much documents differ, or why that is not told."""
     clicks = int(pairs.clicks.sum())
     if not len(pairs):
@@ -225,6 +225,13 @@ LEAST_SPREAD, MOST_SPREAD = 0.05, 2.5
 """Between these √v is looked for."""
 _RIDGE = 1e-3
 _FINE = 1e-9
+
+
+class SlopeSpread(NamedTuple):
+    """v, and its standard error."""
+
+    value: float
+    error: float
 
 
 class SlopeFit(NamedTuple):
@@ -333,7 +340,7 @@ class SlopeModel:
         return spread, np.stack(others, 1)
 
 
-def slope_spread(pairs: SwapPairs, ranks: Array) -> tuple[float, float] | None:
+def slope_spread(pairs: SwapPairs, ranks: Array) -> SlopeSpread | None:
     """v of pairs seen at several of these ranks, [K], and its standard error; None where they tell nothing."""
     pairs = pairs.take((pairs.shown > 0).sum(1) > 1)
     if len(pairs) > MOST_PAIRS:
@@ -350,7 +357,7 @@ def slope_spread(pairs: SwapPairs, ranks: Array) -> tuple[float, float] | None:
     if information < _FINE:
         return None
     by_query = np.bincount(pairs.cluster, left)
-    return now.spread**2, float(np.sqrt(by_query @ by_query)) / information
+    return SlopeSpread(now.spread**2, float(np.sqrt(by_query @ by_query)) / information)
 
 
 def strata(shown: Array, ranks: Array, count: int = STRATA) -> Array:
