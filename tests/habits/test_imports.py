@@ -122,7 +122,7 @@ def test_no_room_has_more_than_a_dozen_files() -> None:
 
 def test_the_package_does_not_grow() -> None:
     """A ratchet: lower it when the package gets smaller; what is added has to make something superfluous."""
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES) <= 61_200
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES) <= 55_000
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
