@@ -217,7 +217,7 @@ class Conductor:
             print("put:", error, file=sys.stderr)
             return
         for name, number in parts.items():
-            generation = getattr(version, name)
+            generation = version[name]
             self.history.generations[generation] = number
             self.updated(name, began, generation)
 

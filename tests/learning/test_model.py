@@ -242,7 +242,7 @@ def test_a_future_format(saved: Path) -> None:
         ({"positions": 3}, "the weights do not fit model.json"),
         ({"scaling": "standart"}, r"Did you mean standard\?"),
         ({"scaling": "minmax", "features": 7}, "the weights do not fit model.json"),
-        ({"scaling": "none"}, "arrays of a none scaler"),
+        ({"scaling": "none"}, "a none scaler has the arrays"),
     ],
 )
 def test_model_json_that_says_something_else(saved: Path, changes: dict[str, object], message: str) -> None:

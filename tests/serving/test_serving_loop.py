@@ -20,8 +20,9 @@ from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.measuring.shipping import Shipping
 from unskew.serving.explore import ExploreSettings
 from unskew.serving.scoring.models import Models
+from unskew.serving.service.answers import Showing
 from unskew.serving.service.app import make_app
-from unskew.serving.service.server import ServePlan
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import ServeSettings
 from unskew.types import Lists
 from unskew_reproductions.experiments.visitors import Visitors
@@ -39,8 +40,7 @@ class Loop:
         log = unskew.simulate(lists, "position", pages=1000, seed=0, cutoff=SHOWN)
         unskew.learn(log, "naive", ranker=SMALL, steps=200).save(self.live)
         explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN)
-        plan = ServePlan(models={"live": str(self.live)}, explore=explore, log=str(place / "served"))
-        self.showing = plan.showing(plan.policy())
+        self.showing = Showing(explore.build("live"), ImpressionLog(str(place / "served")))
         models = Models.open({"live": self.live})
         self.client = TestClient(make_app(models, None, self.showing, ServeSettings(poll=0.02)))
 

@@ -21,11 +21,11 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError
 from unskew.learning.scoring.model import Model
-from unskew.measuring import mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
+from unskew.measuring import cmip_metric, mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
 from unskew.pages.origins import GENERATED, real
 from unskew.results import plain
 from unskew.settings import listed
-from unskew.simulation import Simulation, SvmLogger
+from unskew.simulation import ScoresLogger, Simulation, SvmLogger
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cells import (
     MEASURED,
@@ -160,6 +160,8 @@ def click_score(model: Model, log: Log) -> float | None:
     return None if batches is None else plain(click_likelihood(model, batches))
 
 
+PERMUTATIONS = 30
+"""Of CMIP: enough for its mean by chance; comparisons ask for no p-value."""
 _kept: dict[str, Log] = {}  # the last log of this process, by its hash
 
 
@@ -180,7 +182,12 @@ class SimulatedCell(Cell):
             found, scores = fit(self.point, self.seed, self.data.scaling, self.drawn(splits.train), splits)
         report = measure_ranking(scores, splits.test, MEASURED, slots=splits.longest)
         found |= {"test": report.to_dict()["means"], "queries": report.queries}
-        found["without_relevant"] = report.without_relevant
+        found |= {"without_relevant": report.without_relevant, "cmip": None}
+        if not isinstance(self.simulation.logger, ScoresLogger) and len(scores) > 1:
+            test, logged = splits.test, self.logged(splits)
+            query = np.repeat(np.arange(len(test)), test.sizes)
+            left = cmip_metric(scores, logged, test.labels, query=query, permutations=PERMUTATIONS)
+            found["cmip"] = left.value  # what scores still know of the logging ranking, given grades
         return found, np.asarray(np.stack([report.per_query[name] for name in MEASURED]), np.float64)
 
     def drawn(self, lists: Lists) -> Log:
@@ -248,7 +255,7 @@ class SimulatedComparison(Comparison):
     baselines: tuple[str, ...] = ("naive",)
     """Arms of which the best is what methods are tested against, besides naive."""
 
-    numbers = (*VALIDATION, "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
+    numbers = (*VALIDATION, "cmip", "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
 
     def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
         """The table of a behaviour: naive, the methods, then the other references."""
