@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 from scipy.special import fdtrc, stdtrit
 
 from unskew.types import Array
@@ -137,6 +136,8 @@ def looked_at(source: str, ranks: int) -> Array:
 
 def tied(link: Array) -> Array:
     """Ranks that links [P, P] tie to the first, by whatever way round, ascending."""
+    from scipy.sparse.csgraph import connected_components  # who only scores needs no graphs
+
     _, part = connected_components(link, directed=False)
     return np.flatnonzero(part == part[0])
 
