@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import dataset
 from safetensors.numpy import save_file
 
 from unskew.errors import DataError, Key, Option
@@ -282,6 +281,8 @@ def split_table(
     if first is None:
         return [None] * (parts + 1)
     waiting = max(BUFFERED // (parts + 1), 2**16) * len(first) // max(first.nbytes, 1)
+    from pyarrow import dataset  # it imports pandas, which those who train do not wait for
+
     dataset.write_dataset(
         chain([first], batches),
         out,
