@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import shutil
 import tomllib
@@ -21,6 +22,9 @@ from unskew.tables.engine.engine import Engine, connect
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # a Java process lives for seconds here: compiling for long runs costs more than it gives
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# a server that outlives the captured stream that it logs to says nothing of it between the results
+logging.raiseExceptions = False
 
 # processes that tests start import the packages of this clone, wherever others are installed
 ROOT = Path(__file__).resolve().parent

@@ -214,6 +214,28 @@ def test_of_many_writers_one_has_the_place_and_none_mix(tmp_path: Path) -> None:
         refused.clear()
 
 
+def test_a_place_that_was_taken_at_the_last_moment_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer comes between the look at the place and the move into it."""
+    place = tmp_path / "out"
+
+    def looked(*_: object, **__: object) -> None:
+        if not place.exists():
+            place.mkdir()
+            (place / "mark").write_text("other")
+            return
+        raise RunError("exists")
+
+    working = tmp_path / "working"
+    working.mkdir()
+    (working / "mark").write_text("ours")
+    monkeypatch.setattr("unskew.files.writing.refuse_existing", looked)
+    with pytest.raises(RunError, match="exists"):
+        publish(working, place, ours=MARKED)
+    assert (place / "mark").read_text() == "other"
+
+
 # ------------------------------------------------------------------------------------------- dead processes
 
 

@@ -163,8 +163,8 @@ def publish(working: Path, place: Path, *, force: bool = False, ours: Ours | Non
         for tries in range(TRIES, 0, -1):
             try:
                 refuse_existing(place, force=force, ours=ours)  # somebody else may have been faster
-                if is_free(place):
-                    working.rename(place)
+                if not force or is_free(place):
+                    working.rename(place)  # fails where somebody was faster
                 else:
                     _replace(working, ready, place)
                 return
