@@ -86,6 +86,8 @@ class Lists:
     name: str = "lists"
     columns: Columns | None = None
     """What the features are called; None where they have no names, as in LETOR files."""
+    shown: Array | None = None
+    """[N] rank that the engine gave each document, NaN where it gave none; None where nobody knows."""
 
     def __post_init__(self) -> None:
         documents = len(self.features)
@@ -146,6 +148,7 @@ class Lists:
             query_ids=self.query_ids[queries],
             doc_ids=None if self.doc_ids is None else self.doc_ids[rows],
             present=None if self.present is None else self.present[rows],
+            shown=None if self.shown is None else self.shown[rows],
             texts=None if self.texts is None else ListTexts(self.texts.query[queries], self.texts.document[rows]),
         )
 
@@ -195,6 +198,21 @@ class Log:
         starts = np.cumsum(sizes) - sizes
         rows = np.repeat(self.offsets[pages] - starts, sizes) + np.arange(sizes.sum())
         return self._cut(pages, sizes, rows)
+
+    def with_ranks(self) -> Log:
+        """The same with the mean rank of each document in its lists; below the others of its query if never shown.
+
+        Slots that were filled at random say nothing of the engine.
+        """
+        usual = np.ones(len(self.row), bool) if self.randomized is None else ~self.randomized.astype(bool)
+        size, query = len(self.lists.features), np.repeat(np.arange(len(self.lists)), self.lists.sizes)
+        shown = np.bincount(self.row[usual], minlength=size)
+        total = np.bincount(self.row[usual], self.position[usual], minlength=size)
+        deepest = np.zeros(len(self.lists))
+        np.maximum.at(deepest, np.repeat(self.query, self.sizes)[usual], self.position[usual])
+        below = np.where(deepest > 0, deepest + 1, np.nan)[query]
+        ranks = np.where(shown > 0, total / np.maximum(shown, 1), below)
+        return replace(self, lists=replace(self.lists, shown=ranks))
 
     def keep(self, impressions: Array) -> Log:
         """The impressions where a mask [N] holds; pages that have none left are left out."""

@@ -32,7 +32,7 @@ STAGES = (
     "terminal",
 )
 """In the order of the data: a stage imports from itself and from those before it."""
-FOR_ALL = {"errors", "examination", "files", "names", "options", "results", "settings", "types"}
+FOR_ALL = {"engine_prior", "errors", "examination", "files", "names", "options", "results", "settings", "types"}
 """Root modules and rooms, and the one stage, that every stage may import."""
 ROOMS: dict[str, tuple[str, ...]] = {
     "logs": (".", "counts", "ingest"),

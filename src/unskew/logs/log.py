@@ -115,7 +115,8 @@ def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str, hin
         extra["page_id"] = names[page]
     log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
     extra = dict(log.columns)
-    return replace(log, randomized=extra.pop("randomized", None), columns=extra, feedback=feedback or "click")
+    log = replace(log, randomized=extra.pop("randomized", None), columns=extra, feedback=feedback or "click")
+    return log.with_ranks()
 
 
 def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:

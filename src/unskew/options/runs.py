@@ -122,6 +122,13 @@ class LearnArguments(VerbOptions):
     factors: Names = option(
         (), "Column that bias depends on besides the rank; repeatable.", flag="--factor", key="method.factors"
     )
+    engine: str | None = option(
+        None,
+        "Whether scores begin as the order shown: auto, shown or none. auto does where the log tells how far "
+        "ranks are looked at.",
+        known=("auto", "shown", "none"),
+        key="engine",
+    )
     seed: int | None = option(None, "Seed of all that is drawn at random; 0.", ge=0)
     steps: int | None = option(None, "Training steps, rounds of trees; enough of them unless given.", ge=1)
     settings: Annotated[Mapping[str, Any] | None, Typed(list[str])] = option(

@@ -22,6 +22,7 @@ from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
 from unskew.learning.rankers.text_rankers import CrossEncoder, TextRanker, TextTower, encoders
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
+from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.onnx_graph import write_graphs
 from unskew.learning.scoring.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
 from unskew.logs.presentation import Presentation
@@ -201,6 +202,7 @@ def load_model(folder: Path, card: Card) -> Model:
         for trees in tree_rankers(model.ranker):
             trees.read(folder, known=known)
     model.card = card
+    model.combination = Combination.read(card.engine, {name: value.numpy() for name, value in tensors.items()})
     model.ranker.eval()
     model.method.eval()
     return model

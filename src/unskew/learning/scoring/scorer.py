@@ -27,6 +27,7 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
+from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.raw_trees import RawTrees, raw_trees
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.lists.scaling import Scaler
@@ -59,6 +60,8 @@ class Card:
     """Whose trees score, where trees alone do."""
     encoding: Encoding | None = None
     """What features as they are become; None while training, when they are encoded already."""
+    engine: dict[str, Any] | None = None
+    """How a score begins as the engine; None where it does not."""
 
     @classmethod
     def read(cls, folder: Path) -> Card:
@@ -72,7 +75,8 @@ class Card:
             if content["format"] != FORMAT:
                 written = content["format"]
                 raise RunError(f"written in format {written}, this version reads {FORMAT}", path=folder)
-            told = {name: content[name] for name in cls.__dataclass_fields__}
+            told = {name: content[name] for name in cls.__dataclass_fields__ if name != "engine"}
+            told["engine"] = content.get("engine")  # younger than the format
             encoding = None if told["encoding"] is None else Encoding.from_dict(told["encoding"])
             card = cls(**told | {"encoding": encoding})
             made = card.features if encoding is None or not encoding.fields else len(encoding.columns.names)
@@ -93,6 +97,8 @@ class Scorer(ABC):
 
     card: Card
     scaler: Scaler
+    combination: Combination | None = None
+    """What puts the engine's order, the model and clicks together; None where the model scores alone."""
 
     @property
     def features(self) -> int:
@@ -229,14 +235,22 @@ class Scorer(ABC):
     def write(self, folder: Path) -> None:
         """Write model.json and weights.safetensors into a folder, and what is no number beside them."""
         scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
+        pairs = {} if self.combination is None else self.combination.numbers()
         with complete_file(folder / "weights.safetensors") as ready:
-            save_file(self.numbers() | scaling, ready)
+            save_file(self.numbers() | scaling | pairs, ready)
         self.write_files(folder)
         why_not = self.write_onnx(folder)
         about = {"format": FORMAT, "files": digests(folder), "no_onnx": why_not}
-        write_json(folder / "model.json", about | self.card.to_dict())
+        told = {} if self.combination is None else {"engine": self.combination.to_dict()}
+        write_json(folder / "model.json", about | self.card.to_dict() | told)
 
     def _score(self, lists: Lists) -> Array:
+        """What documents are ranked by, [N]."""
+        found = self.correction(lists)
+        return found if self.combination is None else self.combination.scores(found, lists)
+
+    def correction(self, lists: Lists) -> Array:
+        """What the model says by itself, without the engine's order and without clicks of pairs, [N]."""
         if 0 < len(lists.features) <= _CHUNK:
             return self.score_prepared(self.prepared(lists), lists.sizes)
         scores = np.zeros(len(lists.features), dtype=np.float32)
@@ -288,7 +302,9 @@ def load_scorer(folder: Path | str) -> Scorer:
         known, numbers = unchanged(folder), read_numbers(folder)
         own, weights = below(numbers, "ranker."), numbers[LINEAR]
         trees = Forest.read(folder, card.trees, own, features=card.features, known=known, weights=weights)
-        return TreeScorer(card, Scaler.from_arrays(card.scaling, below(numbers, "scaler.")), trees)
+        scorer = TreeScorer(card, Scaler.from_arrays(card.scaling, below(numbers, "scaler.")), trees)
+        scorer.combination = Combination.read(card.engine, numbers)
+        return scorer
 
 
 def read_numbers(folder: Path) -> dict[str, Array]:

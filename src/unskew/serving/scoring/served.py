@@ -20,6 +20,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS, Forest
+from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.scorer import LINEAR, MODEL, Card, Scorer, below, read_numbers, readable, unchanged
 from unskew.serving.scoring.method_scores import Outputs, method_score, method_slope, scorer_of
 from unskew.serving.scoring.networks import NetworkGraph, TextReader
@@ -68,6 +69,7 @@ class Served(Scorer):
         scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
         found, ranker = cls(card, scaler, folder, digest_of(folder / "model.json"), arrays), card.ranker or {}
         scorer_of(card.method, arrays)
+        found.combination = Combination.read(card.engine, numbers)
         kept = next((name for name in numbers if name.startswith("ranker.") and name.endswith(".kept")), None)
         package = card.trees or "lightgbm"
         if package not in TREE_FORMATS:
@@ -125,7 +127,8 @@ class Served(Scorer):
         """Scores of lists, a table by name or a matrix; `seen` [n] says of lists whose clicks are known."""
         if not isinstance(documents, Lists) or not len(documents.features):
             return super().score(documents)
-        return method_score(self.outputs(self.prepared(documents), documents.sizes, seen))
+        found = method_score(self.outputs(self.prepared(documents), documents.sizes, seen))
+        return found if self.combination is None else self.combination.scores(found, documents)
 
     def why(self, lists: Lists, *, seen: Array | None = None) -> tuple[str, Array]:
         """How reasons were found, and what each feature as it is adds to a score, [n, D].

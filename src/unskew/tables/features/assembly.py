@@ -114,28 +114,39 @@ def candidate_pairs(source: Any, names: Names = NO_NAMES) -> Any:
     return found.sort_by([(key, "ascending") for key in KEYS])
 
 
-def _pairs_of(source: Any, names: Names) -> Any:
+def shown_ranks(source: Any, names: Names = NO_NAMES) -> Any | None:
+    """query_id, doc_id and the mean rank, `position`, of the pairs of a log or table; None without ranks."""
+    found = _pairs_of(source, names, ranks=True)
+    return found if "position" in found.column_names else None
+
+
+def _pairs_of(source: Any, names: Names, *, ranks: bool = False) -> Any:
     place = type(source).__name__ if is_frame(source) else impressions_in(source)
     if is_frame(source) or set(feature_files(place).values()) != {"parquet"}:
         table = arrow_table(source) if is_frame(source) else read_table(Path(place), names)
-        theirs = _their_keys(names, table.column_names, place)
-        found = renamed(table.select(list(theirs.values())), theirs, place).group_by(list(KEYS)).aggregate([])
+        theirs = _their_keys(names, table.column_names, place, ranks=ranks)
+        keys = renamed(table.select(list(theirs.values())), theirs, place).group_by(list(KEYS))
+        found = keys.aggregate([("position", "mean")] if "position" in theirs else [])
+        found = found.rename_columns([name.removesuffix("_mean") for name in found.column_names])
     else:
         with connect("duckdb") as engine:
             shown = engine.read_parquet(place)
-            theirs = _their_keys(names, shown.columns, place)
+            theirs = _their_keys(names, shown.columns, place, ranks=ranks)
             keys = shown.select(**{ours: shown[name] for ours, name in theirs.items()})
-            found = engine.to_arrow(keys.distinct())
+            mean = {"position": keys.position.mean()} if "position" in theirs else {}
+            found = engine.to_arrow(keys.group_by(list(KEYS)).agg(**mean) if mean else keys.distinct())
     for key in KEYS:
         refuse_missing(found, key, place)
     return found
 
 
-def _their_keys(names: Names, present: Sequence[str], path: Path | str) -> Names:
-    """What query_id and doc_id are called in a table with these columns."""
-    theirs = Names({key: names.within(present).theirs(key) for key in KEYS})
+def _their_keys(names: Names, present: Sequence[str], path: Path | str, *, ranks: bool = False) -> Names:
+    """What query_id and doc_id are called in a table with these columns, and position, asked for and there."""
+    own = names.within(present)
+    theirs = Names({key: own.theirs(key) for key in KEYS})
     require_columns(theirs.values(), present, path=path, hint="candidates have query_id and doc_id")
-    return theirs
+    there = ranks and own.theirs("position") in present
+    return Names({**theirs, "position": own.theirs("position")}) if there else theirs
 
 
 def documents_of(heads: Sequence[Any], paths: Sequence[Path | str]) -> Documents:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.learning.scoring.scorer import Scorer
 from unskew.names import NOT_FEATURES, Names
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.features.assembly import shown_ranks
 from unskew.tables.features.features import read_features, several
-from unskew.tables.features.tables import is_table
+from unskew.tables.features.tables import is_table, table_columns
 from unskew.tables.features.texts import has_texts, read_texts, with_texts
-from unskew.tables.frames import is_frame
+from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.joins import find_rows
 from unskew.tables.lists.letor import read_letor
+from unskew.tables.schema import to_array
 from unskew.tracking.features import FEATURES, with_tracked
 from unskew.types import Lists
 from unskew.workflows.inputs.tree_files import TreeFile
@@ -60,6 +67,36 @@ def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
         path=next(source[0] for source in sources if source),
         hint="name a table with query_id, doc_id, query_text, title and abstract: data.texts",
     )
+
+
+def has_ranks(source: Any, names: Mapping[str, str] | None) -> bool:
+    """Whether a log or table says at which rank queries had documents."""
+    theirs, needed = Names.of(names), {"query_id", "doc_id", "position"}
+    if is_frame(source):
+        return needed <= {theirs.ours(name) for name in arrow_table(source).column_names}
+    place = impressions_in(source)
+    return is_table(place) and needed <= table_columns(place, theirs)
+
+
+def ranked_lists(lists: Lists, sources: Sequence[Any], names: Mapping[str, str] | None) -> Lists:
+    """The lists with the mean rank that logs, or tables with a column `position`, gave their documents.
+
+    Documents of their queries that they do not show come below all others; other queries have no ranks.
+    """
+    found = [ranks for each in sources if (ranks := shown_ranks(each, Names.of(names))) is not None]
+    if not found:
+        return lists
+    total, times = np.zeros((2, len(lists.features)))
+    for table in found:
+        rows = find_rows(table, lists)[1]
+        known = rows >= 0
+        np.add.at(total, rows[known], to_array(table["position"]).astype(float)[known])
+        np.add.at(times, rows[known], 1)
+    query = np.repeat(np.arange(len(lists)), lists.sizes)
+    ranks, deepest = total / np.maximum(times, 1), np.zeros(len(lists))
+    np.maximum.at(deepest, query, ranks)
+    below = np.where(deepest > 0, np.ceil(deepest) + 1, np.nan)
+    return replace(lists, shown=np.where(times > 0, ranks, below[query]))
 
 
 def tracked_lists(model: ScoresLists | None, lists: Lists, store: Path | str | None) -> Lists:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError, Option
+from unskew.errors import ConfigError, DataError, Option, warn
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, list_chunks, load_scorer
 from unskew.logs.reader import StoredLog, under_our_names
@@ -31,7 +31,14 @@ from unskew.tables.joins import find_rows
 from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists
-from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.lists import (
+    ScoresLists,
+    has_ranks,
+    ranked_lists,
+    read_lists,
+    texts_for,
+    tracked_lists,
+)
 from unskew.workflows.inputs.tree_files import TreeFile
 
 if TYPE_CHECKING:
@@ -243,6 +250,15 @@ def documents(
     texts = texts_for(several(features)) if model is not None and model.reads else None
     taken = None if model is None else model.taken
     lists = read_lists(features, doc_ids, texts=texts, columns=names, candidates=shown, taken=taken)
+    if isinstance(model, Scorer) and model.combination is not None:
+        lists = ranked_lists(
+            lists, [each for each in (*shown, *several(features)) if has_ranks(each, names)], names
+        )
+        if lists.shown is None:
+            warn(
+                "nothing says at which rank the engine has these documents, so they are scored by features alone; "
+                "name a log, or a table with query_id, doc_id and position, as candidates"
+            )
     return tracked_lists(model, lists, tracked)
 
 

@@ -162,6 +162,9 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
     log = selected(log, asked.training.learn_from)
     if isinstance(validation, Log):
         validation = selected(validation, asked.training.learn_from)
+    if asked.engine != "none":
+        log = log.with_ranks()
+        validation = validation.with_ranks() if isinstance(validation, Log) else validation
     if asked.training.validate_on == "nothing":
         return LogData(log)
     if isinstance(validation, Lists):

@@ -23,7 +23,7 @@ from unskew.workflows.runs.folder import refuse_to_overwrite
 from unskew.workflows.runs.judges import method_table
 from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
-from unskew.workflows.runs.settings import Auto
+from unskew.workflows.runs.settings import Auto, Beginning
 from unskew.workflows.runs.shards import open_shard_data
 
 
@@ -38,6 +38,7 @@ def learn(
     test: Any = None,
     columns: Mapping[str, str] | None = None,
     feedback: str | None = None,
+    engine: Beginning | None = None,
     factors: Sequence[str] = (),
     missing_features: MissingFeatures | None = None,
     encoding: EncodingRules | None = None,
@@ -56,6 +57,8 @@ def learn(
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
+    With `engine` "auto" the score begins as the order shown where the log tells how far ranks are looked at, and
+    held-out clicks say how far it is corrected (`metrics.engine`); "shown" begins so in any case, "none" never.
     `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 
@@ -68,7 +71,7 @@ def learn(
     features become numbers; `missing_features="drop"` leaves out impressions without features.
     """
     given = {"features": features, "validation": validation, "test": test, "columns": columns}
-    given |= {"scaling": scaling, "feedback": feedback, "missing_features": missing_features}
+    given |= {"scaling": scaling, "feedback": feedback, "missing_features": missing_features, "engine": engine}
     how: dict[str, Any] = {"encoding": encoding, "training": training, "options": options}
     request = ask(log, method, ranker, factors=tuple(factors), **how, **given)
     return learn_request(request, request.place(out), force=force, report=report)

@@ -92,7 +92,8 @@ class Request:
             name: {key: value for key, value in table.items() if value is not None}
             for name, table in tables.items()
         }
-        return tomli_w.dumps({name: table for name, table in some.items() if table})
+        begun = {"engine": file.engine} if "engine" in file.model_fields_set else {}
+        return tomli_w.dumps(begun | {name: table for name, table in some.items() if table})
 
 
 def ask(
@@ -281,7 +282,7 @@ def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[st
     on = method.usual_choice(labels=labels, clicks=clicks)
     training = checked(Training, {"validate_on": on} | file.training, "training")
     settings = suited(method, ranker, file.data.scaling, training, Key("data.scaling"))
-    settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto})
+    settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto, "engine": file.engine})
     if source is not None:
         check_data_files(file.data, settings)
     chosen = Option(Key("training.validate_on"), training.validate_on)

@@ -52,6 +52,7 @@ from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists
 from unskew.workflows.inputs.rankings import ModelRanking
 from unskew.workflows.proofs.proof import prove
+from unskew.workflows.runs.beginning import Begun, begin
 from unskew.workflows.runs.data import TrainingData, check_worth, encoded, own_lists
 from unskew.workflows.runs.fitters import FITTERS, Fitter
 from unskew.workflows.runs.folder import RUN, RUN_FILE, claimed, refuse_to_overwrite, versions
@@ -123,7 +124,9 @@ class RunMetrics(Result):
     """What held-out clicks allow a safe run."""
     auto: Pick | None = None
     """What chose the method."""
-    absent = ("test", "safety", "auto")
+    engine: Begun | None = None
+    """How the score begins as the engine, or why it does not."""
+    absent = ("test", "safety", "auto", "engine")
 
     @classmethod
     def of(cls, model: Scorer, validation: Validation, standing: Standing, *others: Any) -> RunMetrics:
@@ -154,7 +157,8 @@ class Run(Result):
         """How it ended, as a page."""
         found = self.metrics
         chosen = found.validation.on, found.validation.best, found.validation.step
-        said = [each.sentence for each in (found.standing, found.safety) if each is not None]
+        told = (found.engine, found.standing, found.safety)
+        said = [each.sentence for each in told if each is not None]
         return run_page(f"{self.fit.status}: {self.folder}", chosen, found.curves, said, found.test)
 
     def score(self, documents: object) -> Array:
@@ -221,6 +225,7 @@ def run(
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
         safety = make_safe(model, data)
+        begun = begin(model, data, asked.engine)
         model.card = replace(model.card, encoding=encoding)
         if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
             lists_seen = int(np.searchsorted(data.documents.offsets, CHECKED)) + 1
@@ -229,13 +234,16 @@ def run(
         stands = standing(model, None)
         if leads and judged:
             tested = isinstance(test, Log)
-            stands = standing(model, test if isinstance(test, Log) else data.held_out_pages(), tested=tested)
+            judging = test.with_ranks() if isinstance(test, Log) else data.held_out_pages()
+            stands = standing(model, judging, tested=tested)
             if stands.evidence is not None and stands.verdict != "better":
                 warn(stands.sentence, Unproven)  # where nobody reads metrics.json
         on = "nothing" if data.held_out is None else asked.method.click_metric
         chosen = Validation("labels" if data.validation else on, fit.best, fit.best_step)
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
-        done = Run(model, fit, RunMetrics.of(model, chosen, stands, measured, safety, pick), place)
+        if begun is not None:
+            begun.remember(model, data)
+        done = Run(model, fit, RunMetrics.of(model, chosen, stands, measured, safety, pick, begun), place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:

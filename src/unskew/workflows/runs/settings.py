@@ -28,6 +28,10 @@ IN_MEMORY = (
 """What those who grow trees are told of larger data."""
 
 
+Beginning = Literal["auto", "shown", "none"]
+"""Whether scores begin as the order shown: where the log tells how far ranks are looked at, always, or not."""
+
+
 class Auto(Config):
     """In the place of a method: the best of several, by pages that they did not learn from."""
 
@@ -67,6 +71,8 @@ class Settings(Config):
     """How categories and missing values of features become numbers."""
     auto: Auto | None = Field(None, exclude=True)
     """What is to choose the method; None once there is one."""
+    engine: Beginning = "none"
+    """Whether scores begin as the order shown."""
 
     @property
     def fitted_by(self) -> Literal["steps", "rounds", "package"]:
@@ -92,6 +98,9 @@ class RunFile(Config):
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
     """How it is trained: settings of `Training`."""
+    engine: Beginning = "auto"
+    """Whether scores begin as the order shown, and are corrected from there: `auto` where the log tells how far
+    ranks are looked at, `shown` always, `none` never."""
     encoding: EncodingRules = EncodingRules()
     """How categories and missing values of features become numbers."""
     auto: Table = Field(default_factory=dict)
