@@ -25,7 +25,7 @@ from unskew.examination import Examination
 from unskew.results import Result
 from unskew.types import Array
 
-STRICT = 0.02
+STRICT = 0.001
 """What every e-fold in rank takes from log relevance at least, so that no two ranks say the same."""
 STRONGEST = 1e4
 """Strength of a gamma factor that never differs from 1, as far as counts tell."""
@@ -66,7 +66,7 @@ class EnginePrior(Result):
         """Log relevance at ranks from 1, between two as between them, below the last as it falls above; or NaN."""
         known = np.arange(1, len(self.relevance) + 1)
         value = np.log(self.relevance) - STRICT * np.log(known)
-        fall = max((value[0] - value[-1]) / np.log(known[-1]), 0.1) if len(known) > 1 else 0.1
+        fall = (value[0] - value[-1]) / np.log(known[-1]) if len(known) > 1 else STRICT
         below = value[-1] - fall * np.log(np.maximum(rank, known[-1]) / known[-1])
         found: Array = np.where(rank > known[-1], below, np.interp(rank, known, value))
         return np.where(np.isnan(rank), np.nan, found)

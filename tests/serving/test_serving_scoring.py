@@ -60,8 +60,6 @@ def made(lists: Lists, method: str, ranker: Ranker = SMALL, scaling: str = "stan
     for name, value in model.method.named_buffers():
         if name in ("centre", "common.mean", "common.solved", "common.spread", "ready"):
             value.copy_(torch.rand(value.shape, generator=drawn) if name != "ready" else torch.tensor(1.0))
-    if options.get("safe"):
-        model.method.reach.fill_(1.5)  # type: ignore[operator, union-attr]
     for trees in tree_rankers(model.ranker):
         grow(trees, model.prepared(lists))
     return model
@@ -108,8 +106,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pca": ("vectorization", {"project": "pca"}),
     "labels": ("vectorization", {"project": "labels"}),
     "published": ("approximated_dr", {"combination": "published", "centred": False}),
-    "safe": ("ipw", {**KNOWN, "safe": True}),
-    "safe and doubly robust": ("doubly_robust", {**KNOWN, "safe": True}),
     "two towers": ("dla", {"bias": "tower"}),
     "edot": ("edot", {"dimension": 3}),
 }
@@ -187,7 +183,7 @@ def test_an_unseen_document_has_the_imputation(lists: Lists, tmp_path: Path) -> 
 
 
 def scored(model: Model, rows: torch.Tensor) -> torch.Tensor:
-    """The score of one list by torch, as a function of its documents: base vectors held, and nothing guarded."""
+    """The score of one list by torch, as a function of its documents: base vectors held."""
     relevance, where = model.ranker(rows).unsqueeze(0), torch.ones(1, len(rows)) > 0
     method: Any = model.method
     if model.card.method["name"] == "vectorization":
@@ -196,7 +192,6 @@ def scored(model: Model, rows: torch.Tensor) -> torch.Tensor:
     if model.card.method["name"] == "approximated_dr":  # its estimates are detached
         y = (relevance[0, :, :2] - method.centre + method.levels).sigmoid()
         return y[:, 1] + relevance[0, :, 2].tanh() * (y[:, 0] - y[:, 1])
-    method.safe = False
     return torch.as_tensor(method.score(relevance, where)[0])
 
 
@@ -210,12 +205,6 @@ REASONS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "doubly robust": ("doubly_robust", "linear", KNOWN, "gradient x input"),
     "bent and straight": ("doubly_robust", "linear", {**KNOWN, "regression": ()}, "gradient x input"),
     "approximated": ("approximated_dr", "apart", {}, "gradient x input"),
-    "safe": (
-        "ipw",
-        "mlp",
-        {**KNOWN, "safe": True},
-        "gradient x input, of the score before it is held near the shown order",
-    ),
 }
 
 

@@ -93,7 +93,7 @@ def test_the_method_of_labels_is_never_chosen_on_clicks(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("on", ["clicks", "labels", "nothing"])
-def test_a_tenth_of_the_queries_is_held_out_whatever_chooses(
+def test_the_same_queries_are_held_out_whatever_chooses(
     monkeypatch: pytest.MonkeyPatch, log: Log, on: str
 ) -> None:
     """Every arm learns from the same pages; which ones, the seed says."""
@@ -101,7 +101,7 @@ def test_a_tenth_of_the_queries_is_held_out_whatever_chooses(
     for seed in (3, 4):
         settings, data = handed(monkeypatch, log, point(validate_on=on), seed=seed)
         held[seed] = set(log.query) - set(data.train.query)
-        assert len(held[seed]) == len(set(log.query)) // 10
+        assert held[seed] == set(fits.held_queries(log, seed))
         assert len(data.train) == np.isin(log.query, list(held[seed]), invert=True).sum()
         assert settings.training.seed == seed
         assert settings.scaling == "standard"

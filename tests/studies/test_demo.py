@@ -45,6 +45,7 @@ from unskew.studies.demo import (
     write_request,
 )
 from unskew.terminal.main import app
+from unskew.types import Lists
 
 torch.set_num_threads(1)
 
@@ -159,7 +160,12 @@ def test_the_commands_that_end_the_demo_serve_its_model_and_ask_it(
         ask = ["bash", "-euc", server.at_this(lines[3])]
         said = subprocess.run(ask, cwd=folder, capture_output=True, check=True).stdout
     documents = json.loads((finished[0] / "request.json").read_text())["documents"]
-    order = unskew.load(finished[0] / "dla").rank(np.array([document["features"] for document in documents]))
+    features = np.array([document["features"] for document in documents], np.float32)
+    shown = np.arange(1.0, len(features) + 1)  # the page that was shown, in its order
+    lists = Lists(
+        features, np.array([0, len(features)]), np.zeros(len(features), np.int16), np.array([0]), shown=shown
+    )
+    order = unskew.load(finished[0] / "dla").rank(lists)
     answer = json.loads(said)
     assert [one["id"] for one in answer["ranking"]] == [documents[place]["id"] for place in order]
     assert answer["model"] == "dla"

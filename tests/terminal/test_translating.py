@@ -77,7 +77,7 @@ def test_arguments_become_flags(option: Option, python: str, flags: str) -> None
         (Option("learn_from", "everything"), "--set training.learn_from=everything"),
         (Option(Key("data.missing_features"), "drop"), "--set data.missing_features=drop"),
         (Option(Key("training.batch"), 3), "--set training.batch=3"),
-        (Option(Key("method.safe"), True), "--set method.safe=true"),
+        (Option(Key("method.elu"), True), "--set method.elu=true"),
         (Option(Key("data.validation")), "data.validation"),
     ],
 )

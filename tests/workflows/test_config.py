@@ -75,7 +75,10 @@ def test_method_and_seed_given_beside_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("ot = 1\n" + PLAIN, r"ot: unknown key\. Did you mean out\? Known: auto, data, encoding, method, out,"),
+        (
+            "ot = 1\n" + PLAIN,
+            r"ot: unknown key\. Did you mean out\? Known: auto, data, encoding, engine, method, out,",
+        ),
         (PLAIN + 'validaton = "v"\n', r"data\.validaton: unknown key\. Did you mean validation\?"),
         (PLAIN + '[method]\nname = "dla"\nmax_wieght = 1\n', r"method\.max_wieght: .*Did you mean max_weight\?"),
         (PLAIN + '[ranker]\nname = "mlp"\nsize = [3]\n', r"ranker\.size: unknown key\. Did you mean sizes\?"),

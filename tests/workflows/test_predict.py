@@ -54,7 +54,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
         }
     )
     pq.write_table(log, folder / "shown.parquet")
-    run = unskew.learn(log, "naive", features=items, columns=NAMES, ranker="linear", steps=80, out=folder / "run")
+    how = {"ranker": "linear", "steps": 80, "engine": "none", "out": folder / "run"}
+    run = unskew.learn(log, "naive", features=items, columns=NAMES, **how)
     return Shop(folder, run)
 
 

@@ -218,7 +218,7 @@ def test_two_scores_for_one_document_are_refused(world: World) -> None:
 
 def test_models_of_every_kind_rank_as_their_scores_do(world: World) -> None:
     """A run in memory, its folder, its trees in a text file, and the table that it predicts."""
-    run = unskew.learn(world.log, "naive", ranker="trees", steps=5, out=world.path("run"))
+    run = unskew.learn(world.log, "naive", ranker="trees", steps=5, engine="none", out=world.path("run"))
     unskew.export(run, "lightgbm", world.path("trees.txt"))
     unskew.predict(run, world.lists, out=world.path("predicted.parquet"))
     whole = prove(run, log=world.log)

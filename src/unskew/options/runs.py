@@ -124,9 +124,9 @@ class LearnArguments(VerbOptions):
     )
     engine: str | None = option(
         None,
-        "Whether scores begin as the order shown: auto, shown or none. auto does where the log tells how far "
-        "ranks are looked at.",
-        known=("auto", "shown", "none"),
+        "Whether scores begin as the order shown: auto, shown, safe or none. auto does where the log tells how "
+        "far ranks are looked at; safe goes no further from it than held-out clicks carry.",
+        known=("auto", "shown", "safe", "none"),
         key="engine",
     )
     seed: int | None = option(None, "Seed of all that is drawn at random; 0.", ge=0)

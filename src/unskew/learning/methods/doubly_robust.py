@@ -21,8 +21,7 @@ from the click rate, and an L2 penalty) are trained together, with a softmax los
 loss is least where s = log y, so s starts from log R and the ranker learns what clicks say beyond it; the
 published ranker starts from a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) /
 max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that
-were never shown `candidates` are drawn for each query, each standing for its share of all of them. With
-`safe = true` the order stays near the one that was shown: `unskew.learning.methods.safety`.
+were never shown `candidates` are drawn for each query, each standing for its share of all of them.
 """
 
 from __future__ import annotations
@@ -84,15 +83,15 @@ class DoublyRobustMethod(KnownPropensity):
         label = doubly_robust_label(c, n, seen, logit.detach().sigmoid(), self.tau)
         copies = torch.ones_like(n) if batch.stands_for is None else batch.stands_for
         score = relevance[..., 0] + F.logsigmoid(logit).detach() + torch.where(where, copies, 1.0).log()
-        ranking = softmax_loss(score, label, where=where, weights=copies) + self.imitation(relevance, batch)
+        ranking = softmax_loss(score, label, where=where, weights=copies)
         if self.config.fit == "likelihood":
             return ranking + sigmoid_loss(log_odds(log_rate(logit, seen, n)), c, where=where, impressions=n)
         each = (c * F.softplus(-logit) + (seen - c) * F.softplus(logit)) / clipped(seen, n, self.tau)
         return ranking + torch.where(where, each, 0.0).sum() / page_count(where, n)
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
-        """log R + f, as far as it is safe."""
-        return self.guarded(relevance[..., 0] + F.logsigmoid(relevance[..., -1] + self.level), relevance, where)
+        """log R + f."""
+        return (relevance[..., 0] + F.logsigmoid(relevance[..., -1] + self.level)).where(where, 0.0)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The regression times examination, in log space."""

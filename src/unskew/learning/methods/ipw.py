@@ -11,8 +11,7 @@ Propensities are given, read from a file, estimated from shuffled pages of the l
 Differences from the paper: weights can be clipped, which trades a little bias for much variance; the softmax loss
 is divided by the sum of weights, not by the number of pages. The pointwise loss takes the unbiased form
 -(w c) log sig(z) - (1 - w c) log(1 - sig(z)), not a weighted cross-entropy, with z = s + l, where the level l
-starts from the click rates over the propensities. With `safe = true` the order stays near the one that was shown:
-`unskew.learning.methods.safety`.
+starts from the click rates over the propensities.
 """
 
 from __future__ import annotations
@@ -53,15 +52,11 @@ class IPWMethod(NaiveMethod, KnownPropensity):
             rate = (context.click_rates() / self.theta).mean().clamp(1e-4, 0.9)
             self.level = nn.Parameter(rate.logit())
 
-    def score(self, relevance: Tensor, where: Tensor) -> Tensor:
-        """The first output, as far as it is safe."""
-        return self.guarded(relevance[..., 0], relevance, where)
-
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of scores against weighted clicks."""
         scores = self.logits(self.from_mean(relevance, batch), batch)
         w = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
-        return LOSSES[self.config.loss].function(scores, batch, w) + self.imitation(relevance, batch)
+        return LOSSES[self.config.loss].function(scores, batch, w)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""

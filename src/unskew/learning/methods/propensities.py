@@ -1,4 +1,4 @@
-"""What methods share that know examination before they train: where it comes from, and that they may be safe."""
+"""What methods share that know examination before they train: where it comes from."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from torch import Tensor
 from unskew.errors import DataError, Option
 from unskew.examination import Examination
 from unskew.learning.methods.contract import Context, Measurement, MethodConfig, MethodModule
-from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
-from unskew.types import ClickBatch, Log
+from unskew.types import Log
 
 FILES = (".json", ".csv")
 
@@ -70,11 +69,6 @@ class Propensities(MethodConfig):
     """`randomized`: from the shuffled pages of the log; `swaps`: from documents that it shows at several ranks;
     `oracle`: the simulator's; a .json or .csv file; or one number per rank."""
 
-    safe: bool = False
-    """Rank as was shown, unless held-out clicks carry a change, and no further than they do."""
-    risk: float = Field(0.05, gt=0, lt=0.5)
-    """Where it is to be `safe`: the chance that a change is taken that is none."""
-
     @field_validator("propensity")
     @classmethod
     def _known(cls, given: tuple[float, ...] | str) -> tuple[float, ...] | str:
@@ -113,27 +107,11 @@ class KnownPropensity(MethodModule):
 
     config: Propensities
     theta: Tensor
-    reach: Tensor
-    """By what factor a rank may be from that by m, the second output, where the method is safe."""
 
     def __init__(self, config: Propensities, context: Context) -> None:
         super().__init__(config, context)
         self.register_buffer("theta", config.theta(context))
-        self.safe, self.linear = config.safe, not config.safe  # what is clipped is not linear
-        if config.safe:
-            self.outputs = 2
-            self.register_buffer("reach", torch.tensor(UNLIMITED))
 
     def propensity(self) -> Tensor:
         """The propensities used, relative to rank 1."""
         return self.theta
-
-    def imitation(self, relevance: Tensor, batch: ClickBatch) -> Tensor | float:
-        """The loss that m learns by; nothing where the method is not safe."""
-        return imitation_loss(relevance[..., 1], batch) if self.safe else 0.0
-
-    def guarded(self, scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
-        """What serving ranks by, from the scores [B, K] of the method."""
-        if not self.safe:
-            return scores.where(mask, 0.0)
-        return guarded(scores, relevance[..., 1], mask, self.reach.item(), self.positions)

@@ -4,8 +4,8 @@
 
 e is the log of mean relevance at the rank that the engine gave (`EnginePrior`), s the score of the model, learned
 from clicks as ever, g what is left of a pair's own clicks. With b = 0 and no g the ranking is the one shown.
-A document without a rank has the mean of e; lists without any rank, as those of a file of features, are scored by
-s alone, since nothing is known of their engine.
+Where nobody says the rank of a document, it is the one of training, if its query had it there; else it has the
+mean of e. Lists of which nothing is known, as those of other queries in a file of features, are scored by s alone.
 
 a and b maximise the likelihood of which pair of a query is clicked, on pages that s has not learned from:
 
@@ -28,35 +28,37 @@ from unskew.engine_prior import EnginePrior
 from unskew.results import Result
 from unskew.types import Array, Lists
 
-BELIEF = np.array([0.3, 0.7])
+BELIEF = np.array([0.4, 0.2])
 """Standard deviations of the prior of a, and of b in units of 1 / sd(s)."""
-KEYS, GAINS = "pairs.keys", "pairs.gains"
+KEPT = ("pairs.keys", "pairs.gains", "pairs.ranks")
 """Names of what is kept of pairs among the numbers of a model."""
 
 
 @dataclass(frozen=True)
-class PairClicks:
-    """What the clicks on pairs add to their scores, by a hash of query and document."""
+class KnownPairs:
+    """What training knows of pairs: the rank that the engine gave, what clicks add; by a hash of both ids."""
 
     keys: Array
     """[M] int64, ascending."""
     gains: Array
+    """[M] float32, what clicks add to the score."""
+    ranks: Array
     """[M] float32."""
 
     @classmethod
-    def of(cls, lists: Lists, rows: Array, gains: Array) -> PairClicks:
-        """Of documents at these rows of lists."""
+    def of(cls, lists: Lists, rows: Array, gains: Array) -> KnownPairs:
+        """Of documents at these rows of lists; there is one at least."""
+        assert lists.shown is not None, "a log to learn from has ranks"
         keys = pair_keys(lists)[rows]
         order = np.argsort(keys, kind="stable")
-        return cls(keys[order], gains[order].astype(np.float32))
+        return cls(keys[order], gains[order].astype(np.float32), lists.shown[rows][order].astype(np.float32))
 
-    def at(self, lists: Lists) -> Array:
-        """What is added to the score of each document, [N]; 0 where nothing is known."""
+    def at(self, lists: Lists) -> tuple[Array, Array]:
+        """Rank of each document, NaN where it is not known, and what is added to its score, [N] each."""
         keys = pair_keys(lists)
-        place = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
-        known = self.keys[place] == keys if len(self.keys) else np.zeros(len(keys), bool)
-        found: Array = np.where(known, self.gains[place] if len(self.gains) else 0.0, 0.0)
-        return found
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = self.keys[place] == keys
+        return np.where(known, self.ranks[place], np.nan), np.where(known, self.gains[place], 0.0)
 
 
 def pair_keys(lists: Lists) -> Array:
@@ -80,22 +82,26 @@ class Combination(Result):
     """e of a document without a rank."""
     clicks: int
     """Those that a and b rest on."""
-    pairs: PairClicks | None = None
+    pairs: KnownPairs | None = None
+    """None where documents have no ids."""
     untold = ("pairs",)
 
     def scores(self, correction: Array, lists: Lists) -> Array:
         """What documents are ranked by, [N]; the correction alone where no rank is known."""
-        if lists.shown is None:
-            return correction
-        engine = self.prior.log_at(lists.shown)
-        total = self.scale * np.where(np.isnan(engine), self.middle, engine) + self.weight * correction
+        ranks, gains = lists.shown, np.zeros(len(correction))
         if self.pairs is not None and lists.doc_ids is not None:
-            total = total + self.pairs.at(lists)
-        return total.astype(np.float32)
+            known, gains = self.pairs.at(lists)
+            ranks = known if ranks is None else ranks
+        if ranks is None or np.isnan(ranks).all():
+            return correction
+        engine = self.prior.log_at(ranks)
+        engine = np.where(np.isnan(engine), self.middle, engine)
+        return (self.scale * engine + self.weight * correction + gains).astype(np.float32)
 
     def numbers(self) -> dict[str, Array]:
         """What is kept of pairs, for the file of weights."""
-        return {} if self.pairs is None else {KEYS: self.pairs.keys, GAINS: self.pairs.gains}
+        pairs = self.pairs
+        return {} if pairs is None else dict(zip(KEPT, (pairs.keys, pairs.gains, pairs.ranks), strict=True))
 
     @classmethod
     def read(cls, told: dict[str, Any] | None, numbers: dict[str, Array]) -> Combination | None:
@@ -103,7 +109,7 @@ class Combination(Result):
         if told is None:
             return None
         prior = EnginePrior(**told["prior"] | {"relevance": tuple(told["prior"]["relevance"])})
-        pairs = PairClicks(numbers[KEYS], numbers[GAINS]) if KEYS in numbers else None
+        pairs = KnownPairs(*(numbers[name] for name in KEPT)) if KEPT[0] in numbers else None
         return cls(**told | {"prior": prior, "pairs": pairs})
 
 

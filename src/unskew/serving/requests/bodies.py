@@ -105,6 +105,14 @@ class RankHead(Body):
     """How many of the ranking are shown, so how many are logged; all unless given."""
     user: Name | None = None
     """Who asks, for the log."""
+    position: list[Annotated[float, Field(ge=1, le=1e9, allow_inf_nan=False)] | None] | None = Field(
+        None, max_length=100_000
+    )
+    """Rank that the engine gave each document, from 1, null where it gave none; left out: their order here."""
+    engine_score: list[Annotated[float, Field(allow_inf_nan=False)] | None] | None = Field(
+        None, max_length=100_000
+    )
+    """The engine's score of each document in the place of `position`: it ranks them, the highest first."""
 
 
 class RankRequest(RankHead):

@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -57,9 +58,12 @@ def read_candidates(
     blocks = [reader.block(request) for request in asked]
     matrix, columns = reader.joined(blocks)
     offsets = np.cumsum([0, *(len(request.ids) for request in asked)])
-    labels, queries = np.zeros(len(matrix), np.int16), np.arange(len(asked))
+    labels, queries = np.zeros(len(matrix), np.int16), np.array([request.head.query for request in asked], object)
     texts = _said(asked) if reader.reads else None
     lists = Lists(matrix, offsets, labels, queries, name="documents", columns=columns, texts=texts)
+    if scorer.combination is not None:  # what knows of the engine's order, and of clicks of pairs
+        ids = np.array([each for request in asked for each in request.ids], object)
+        lists = replace(lists, doc_ids=ids, shown=np.concatenate([request.ranks for request in asked]))
     return lists, None if look is None else np.concatenate([block.seen for block in blocks]).astype(bool)
 
 

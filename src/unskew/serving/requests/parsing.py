@@ -85,6 +85,18 @@ class AskedRanking:
     """What each document says; empty where none says anything."""
 
     @property
+    def ranks(self) -> Array:
+        """Rank that the engine gave each document, [n]; NaN where it gave none."""
+        if self.head.position is not None:
+            return np.array(self.head.position, np.float64)
+        if self.head.engine_score is None:
+            return np.arange(1.0, len(self.ids) + 1)
+        scores = np.array(self.head.engine_score, np.float64)
+        ranks = np.empty(len(scores))
+        ranks[np.argsort(-scores, kind="stable")] = np.arange(1.0, len(scores) + 1)
+        return np.where(np.isnan(scores), np.nan, ranks)
+
+    @property
     def documents(self) -> str:
         """Where its documents are."""
         return self.prefix + PLACES[self.form][0]
@@ -237,6 +249,16 @@ def _fitting(asked: AskedRanking, limits: Limits) -> AskedRanking:
     if (at := repeated(asked.features.names)) is not None:
         told = f"two columns are called {asked.features.names[at][:80]!r}"
         raise BadRequest(told, f"{asked.names_place(0)}.{at}")
+    given = {
+        name: ranks for name in ("position", "engine_score") if (ranks := getattr(asked.head, name)) is not None
+    }
+    if len(given) > 1:
+        raise BadRequest("give position or engine_score, not both", f"{asked.prefix}engine_score")
+    for name, ranks in given.items():
+        if len(ranks) != len(asked.ids):
+            raise BadRequest(
+                f"{len(asked.ids):,} documents, and {len(ranks):,} of {name}", f"{asked.prefix}{name}"
+            )
     if asked.features.width > limits.features:
         told = f"{asked.features.width:,} features, at most {limits.features:,} are read"
         raise BadRequest(told, asked.documents, 413)

@@ -4,7 +4,6 @@
     vectorization     r . b, b of the request's candidates       base_vectors.py, Eq. 8, or Eq. 6 by factors
     approximated_dr   y_aff + tanh(z) (y_imp - y_aff)            approximated_dr.py; y_imp where no click is known
     doubly_robust     f + log sig(g + l)                         doubly_robust.py
-    safe methods      rank within reach of the shown order       learning/methods/safety.py
 
 A constant that a method adds to every score is left out where w is saved; it changes no ranking. The slope of each
 score by the outputs, which reasons are made of:
@@ -13,7 +12,6 @@ score by the outputs, which reasons are made of:
     vectorization     b                                                      exact with b held
     approximated_dr   y_aff' (1 - tanh z),  tanh z y_imp',  (1 - tanh^2 z) (y_imp - y_aff)
     doubly_robust     1,  sig(-(g + l))
-    safe methods      that of the score before it is held near the shown order
 
 Legend: n documents of lists one after another, O outputs, d length of an embedding.
 """
@@ -59,10 +57,9 @@ Found = tuple[Array, Array]
 
 
 def method_score(given: Outputs) -> Array:
-    """Scores [n], higher is better, as far as they are safe."""
+    """Scores [n], higher is better."""
     scores, _ = scorer_of(given.method, given.numbers)(given)
-    guards = LINEAR not in given.numbers and "method.reach" in given.numbers
-    return np.asarray(guarded(scores, given) if guards else scores, np.float32)
+    return np.asarray(scores, np.float32)
 
 
 def method_slope(given: Outputs) -> Array:
@@ -157,48 +154,12 @@ def approximated_dr(given: Outputs) -> Found:
     return np.where(given.seen, y, imputed), np.where(given.seen[:, None], slopes, alone)
 
 
-def ipw(given: Outputs) -> Found:
-    """The first output."""
-    return given.values[:, 0], np.ones((1, 1))
-
-
 def doubly_robust(given: Outputs) -> Found:
     """log R + f; g is the last output."""
     f, g = given.values[:, 0], given.values[:, -1] + given.numbers["method.level"]
     slopes = np.zeros(given.values.shape)
     slopes[:, 0], slopes[:, -1] = 1.0, np.exp(log_sigmoid(-g))
     return f + log_sigmoid(g), slopes
-
-
-def guarded(scores: Array, given: Outputs) -> Array:
-    """Log weights of the scores clipped to those of the shown order, list by list."""
-    reach, found = float(given.numbers["method.reach"]), np.empty(len(scores))
-    for start, size in zip(given.starts.tolist(), given.sizes.tolist(), strict=True):
-        one = slice(start, start + size)
-        found[one] = guarded_list(scores[one], given.values[one, 1], reach, given.positions)
-    return found
-
-
-def guarded_list(scores: Array, shown: Array, reach: float, depth: int) -> Array:
-    """What to rank one list by, [n].
-
-    >>> s, m = np.array([0.0, 1.0, 2.0, 9.0]), np.array([4.0, 3.0, 2.0, 1.0])
-    >>> [ranks(guarded_list(s, m, reach, depth=3)).tolist() for reach in (1.0, 1.6, 1e9)]
-    [[1, 2, 3, 4], [1, 3, 2, 4], [3, 2, 1, 4]]
-    """
-    old = ranks(shown)
-    first = old <= depth
-    new = np.where(first, ranks(np.where(first, scores, -np.inf)), old)
-    weight = np.clip(new / old, 1 / reach, reach) * old
-    found: Array = -np.log(weight) - 1e-4 * new / (len(scores) + 1)
-    return found
-
-
-def ranks(scores: Array) -> Array:
-    """Ranks from 1 by descending score, ties as they come."""
-    found = np.empty(len(scores), np.int64)
-    found[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return found
 
 
 def log_softmax(values: Array) -> Array:
@@ -229,7 +190,6 @@ def log_sigmoid(values: Array) -> Array:
 SCORES: Mapping[str, Callable[[Outputs], Found]] = {
     "approximated_dr": approximated_dr,
     "doubly_robust": doubly_robust,
-    "ipw": ipw,
     "vectorization": vectorization,
 }
 """Those that are not linear in the outputs, by method."""

@@ -140,6 +140,8 @@ class Served(Scorer):
         """
         prepared = self.prepared(lists)
         how, parts = self._reasons(prepared, self.outputs(prepared, lists.sizes, seen))
+        if self.combination is not None:
+            how, parts = f"{how}, beside the order of the engine", self.combination.weight * parts
         if self.texts is not None:
             parts, how = parts[:, : self.card.features], f"{how}, texts left out"
             if not parts.shape[1]:
@@ -166,12 +168,12 @@ class Served(Scorer):
             found += slope * rows
         how = " and ".join(kinds)
         how += ", base vector held" if LINEAR not in given.numbers and linear else ""
-        how += ", of the score before it is held near the shown order" if "method.reach" in given.numbers else ""
         return how, found
 
     def numbers(self) -> dict[str, Array]:
         """The arrays that were read, besides those of the scaling."""
-        return {name: value for name, value in self.arrays.items() if not name.startswith("scaler.")}
+        apart = ("scaler.", "pairs.")
+        return {name: value for name, value in self.arrays.items() if not name.startswith(apart)}
 
     def write_files(self, folder: Path) -> None:
         """Nothing but numbers."""

@@ -115,7 +115,7 @@ def candidate_pairs(source: Any, names: Names = NO_NAMES) -> Any:
 
 
 def shown_ranks(source: Any, names: Names = NO_NAMES) -> Any | None:
-    """query_id, doc_id and the mean rank, `position`, of the pairs of a log or table; None without ranks."""
+    """query_id, doc_id, mean rank `position` and largest `deepest` of the pairs of a log; None without ranks."""
     found = _pairs_of(source, names, ranks=True)
     return found if "position" in found.column_names else None
 
@@ -126,15 +126,17 @@ def _pairs_of(source: Any, names: Names, *, ranks: bool = False) -> Any:
         table = arrow_table(source) if is_frame(source) else read_table(Path(place), names)
         theirs = _their_keys(names, table.column_names, place, ranks=ranks)
         keys = renamed(table.select(list(theirs.values())), theirs, place).group_by(list(KEYS))
-        found = keys.aggregate([("position", "mean")] if "position" in theirs else [])
-        found = found.rename_columns([name.removesuffix("_mean") for name in found.column_names])
+        found = keys.aggregate([("position", "mean"), ("position", "max")] if "position" in theirs else [])
+        named = {"position_mean": "position", "position_max": "deepest"}
+        found = found.rename_columns([named.get(name, name) for name in found.column_names])
     else:
         with connect("duckdb") as engine:
             shown = engine.read_parquet(place)
             theirs = _their_keys(names, shown.columns, place, ranks=ranks)
             keys = shown.select(**{ours: shown[name] for ours, name in theirs.items()})
-            mean = {"position": keys.position.mean()} if "position" in theirs else {}
-            found = engine.to_arrow(keys.group_by(list(KEYS)).agg(**mean) if mean else keys.distinct())
+            ranks_of = {} if "position" not in theirs else {"position": keys.position.mean()}
+            ranks_of |= {} if "position" not in theirs else {"deepest": keys.position.max()}
+            found = engine.to_arrow(keys.group_by(list(KEYS)).agg(**ranks_of) if ranks_of else keys.distinct())
     for key in KEYS:
         refuse_missing(found, key, place)
     return found

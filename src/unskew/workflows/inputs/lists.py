@@ -87,16 +87,16 @@ def ranked_lists(lists: Lists, sources: Sequence[Any], names: Mapping[str, str] 
     if not found:
         return lists
     total, times = np.zeros((2, len(lists.features)))
+    deepest, query = np.zeros(len(lists)), np.repeat(np.arange(len(lists)), lists.sizes)
     for table in found:
         rows = find_rows(table, lists)[1]
         known = rows >= 0
-        np.add.at(total, rows[known], to_array(table["position"]).astype(float)[known])
+        mean, last = (to_array(table[name]).astype(float)[known] for name in ("position", "deepest"))
+        np.add.at(total, rows[known], mean)
         np.add.at(times, rows[known], 1)
-    query = np.repeat(np.arange(len(lists)), lists.sizes)
-    ranks, deepest = total / np.maximum(times, 1), np.zeros(len(lists))
-    np.maximum.at(deepest, query, ranks)
-    below = np.where(deepest > 0, np.ceil(deepest) + 1, np.nan)
-    return replace(lists, shown=np.where(times > 0, ranks, below[query]))
+        np.maximum.at(deepest, query[rows[known]], last)
+    below = np.where(deepest > 0, deepest + 1, np.nan)[query]
+    return replace(lists, shown=np.where(times > 0, total / np.maximum(times, 1), below))
 
 
 def tracked_lists(model: ScoresLists | None, lists: Lists, store: Path | str | None) -> Lists:

@@ -251,10 +251,9 @@ def documents(
     taken = None if model is None else model.taken
     lists = read_lists(features, doc_ids, texts=texts, columns=names, candidates=shown, taken=taken)
     if isinstance(model, Scorer) and model.combination is not None:
-        lists = ranked_lists(
-            lists, [each for each in (*shown, *several(features)) if has_ranks(each, names)], names
-        )
-        if lists.shown is None:
+        ranks = [each for each in (*shown, *several(features)) if has_ranks(each, names)]
+        lists = ranked_lists(lists, ranks, names)
+        if lists.shown is None and model.combination.pairs is None:
             warn(
                 "nothing says at which rank the engine has these documents, so they are scored by features alone; "
                 "name a log, or a table with query_id, doc_id and position, as candidates"

@@ -72,7 +72,7 @@ def _run(folder: Path) -> Page:
     told = read_json(folder / METRICS)
     try:
         chosen = told["validation"]["on"], told["validation"]["best"], told["validation"]["step"]
-        said = [told[name]["sentence"] for name in ("standing", "safety") if name in told]
+        said = [told[name]["sentence"] for name in ("engine", "standing", "safety") if name in told]
         test = RankingReport(per_query={}, **told["test"]) if "test" in told else None
         return run_page(
             f"{status(folder)}: {folder}", chosen, [Curve(**each) for each in told["curves"]], said, test

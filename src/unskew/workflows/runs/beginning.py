@@ -17,7 +17,7 @@ from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.engine_prior import EnginePrior, factors, levels, strength
 from unskew.examination import Examination
-from unskew.learning.scoring.combination import BELIEF, Combination, PairClicks, QueryChoices
+from unskew.learning.scoring.combination import BELIEF, Combination, KnownPairs, QueryChoices
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.reduction import rank_counts
 from unskew.results import Result
@@ -63,15 +63,17 @@ class Shows:
         """Which pair of a query is clicked, by columns [N] of all documents."""
         return QueryChoices(np.stack(columns, 1)[self.rows], self.exposure, self.clicks, self.query)
 
-    def gains(self, score: Array) -> PairClicks | None:
-        """What clicks of pairs add to scores [N], logs of relevance; None where documents have no ids."""
+    def pairs(self, score: Array, *, clicks: bool) -> KnownPairs | None:
+        """What is kept of pairs, with what their clicks add to scores [N], logs of relevance; None without ids."""
         if self.lists.doc_ids is None or not self.clicks.any():
             return None
+        if not clicks:
+            return KnownPairs.of(self.lists, self.rows, np.zeros(len(self.rows)))
         expected = self.exposure * np.exp(score[self.rows] - score[self.rows].max())
         expected *= self.clicks.sum() / expected.sum()
         expected *= levels(self.clicks, expected, self.query)
         found = np.log(factors(self.clicks, expected, strength(self.clicks, expected)))
-        return PairClicks.of(self.lists, self.rows, found)
+        return KnownPairs.of(self.lists, self.rows, found)
 
 
 @dataclass(frozen=True)
@@ -95,21 +97,20 @@ class Begun(Result):
         steep = f"mean relevance falls {fall:.1f} times from rank 1 to rank {ranks}"
         if not found.weight:
             return f"The score is the order shown ({steep}): {found.clicks:,} held-out clicks carry no correction."
-        kept = " and the clicks of each pair" if found.pairs is not None else ""
+        kept = " and the clicks of each pair" if found.pairs is not None and found.pairs.gains.any() else ""
         return (
             f"The score begins as the order shown ({steep}), at {found.scale:.2f} of what that says, corrected by "
             f"features{kept}; {found.clicks:,} held-out clicks say so."
         )
 
-    def remember(self, model: Scorer, data: TrainingData) -> None:
-        """Keep what the clicks of pairs add, of all pages; the held-out ones have done their judging."""
+    def remember(self, model: Scorer, data: TrainingData, *, clicks: bool = True) -> None:
+        """Keep ranks of pairs, and what their clicks add, of all pages; held-out ones have done their judging."""
         if model.combination is None or not isinstance(data, LogData):
             return
         logs = [log for log in (data.train, data.held_out) if log is not None and log.lists is data.train.lists]
         alone = replace(model.combination, pairs=None)
         score = alone.scores(model.correction(data.train.lists), data.train.lists).astype(float)
-        gains = Shows.of(logs, self.examination).gains(score)
-        model.combination = replace(alone, pairs=gains)
+        model.combination = replace(alone, pairs=Shows.of(logs, self.examination).pairs(score, clicks=clicks))
         object.__setattr__(self, "combination", model.combination)
 
 
@@ -141,7 +142,8 @@ def combine(model: Scorer, held: Log, prior: EnginePrior, examination: Examinati
     lists, clicks = held.lists, int((held.click > 0).sum())
     assert lists.shown is not None, "a log to learn from has ranks"
     engine = prior.log_at(lists.shown)
-    middle = float(np.average(engine[shows.rows], weights=shows.exposure)) if len(shows.rows) else 0.0
+    ranked = shows.rows[~np.isnan(engine[shows.rows])]
+    middle = float(engine[ranked].mean()) if len(ranked) else float(prior.log_at(np.ones(1))[0])
     if clicks < FEWEST:
         return Combination(prior, 1.0, 0.0, middle, clicks)
     engine = np.where(np.isnan(engine), middle, engine)

@@ -30,6 +30,8 @@ from unskew.workflows.runs.settings import Settings
 if TYPE_CHECKING:
     from unskew.workflows.runs.shards import ShardData
 
+HELD, MOST_HELD, ENOUGH = 0.1, 0.25, 500
+"""Shares of the queries that are held out: the least, and the most, where that is needed for so many clicks."""
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 ELSE = (Option("learn_from", "everything"), " takes all impressions")
@@ -210,16 +212,24 @@ def held_pages(log: Log, seed: int) -> Array:
 
 
 def held_queries(log: Log, seed: int) -> Array:
-    """A tenth of the queries shown, drawn by the seed, ascending."""
-    shown = np.unique(log.query)
+    """Queries with a tenth of the clicks, or of pages with more where that is few, drawn by the seed, ascending.
+
+    Queries are sorted by their clicks and every tenth is taken, so that what is held out has head and tail as the
+    log has: a tenth of the queries drawn otherwise may have next to no click, or half of them.
+    """
+    shown, place = np.unique(log.query, return_inverse=True)
     if len(shown) < 2:
         count = "one query" if len(shown) else "no pages"
         raise DataError(
             f"the log has {count}, so none can be held out",
             hint=("give ", Option("validation"), ", or ", Option("validate_on", "nothing")),
         )
-    held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
-    return np.sort(held)
+    rng, page = np.random.default_rng([seed, 7]), np.repeat(np.arange(len(log)), log.sizes)
+    clicks = np.bincount(place, np.bincount(page, log.click > 0, minlength=len(log)))
+    step = 1 / np.clip(ENOUGH / max(clicks.sum(), 1), HELD, MOST_HELD)
+    order = np.lexsort((rng.random(len(shown)), -clicks))
+    first = rng.random() * min(step, len(shown))
+    return np.sort(shown[order[np.arange(first, len(shown), step).astype(np.int64)]])
 
 
 # ---- whether a log can be learned from at all, and what it cannot tell

@@ -224,8 +224,11 @@ def run(
         if place is not None:
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
-        safety = make_safe(model, data)
-        begun = begin(model, data, asked.engine)
+        begun, safety = begin(model, data, asked.engine), None
+        if asked.engine == "safe" and begun is not None and begun.combination is not None:
+            held = data.held_out_pages()
+            assert held is not None, "it began with them"
+            begun, safety = make_safe(model, begun, held)
         model.card = replace(model.card, encoding=encoding)
         if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
             lists_seen = int(np.searchsorted(data.documents.offsets, CHECKED)) + 1
@@ -242,7 +245,7 @@ def run(
         chosen = Validation("labels" if data.validation else on, fit.best, fit.best_step)
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
         if begun is not None:
-            begun.remember(model, data)
+            begun.remember(model, data, clicks=safety is None)
         done = Run(model, fit, RunMetrics.of(model, chosen, stands, measured, safety, pick, begun), place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])

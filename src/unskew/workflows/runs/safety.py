@@ -1,233 +1,139 @@
 """How far a safe run may go from the order that was shown: as far as the clicks of held-out pages carry it.
 
-    gain of a reach    sum over held-out clicks of 1 / log2(1 + rank with it) - 1 / log2(1 + rank with reach 1)
-    lower bound        Student's, over queries, at risk / (number of reaches above 1)
-    chosen             the reach with the highest lower bound, if that is above 0; else 1, the order that was shown
+    score of a share x   a e + x b s                    of the correction s, x = 0 is the order shown
+    gain of a share      sum over held-out clicks of w (1 / log2(1 + rank with it) - 1 / log2(1 + rank as shown))
+    w                    1 / examination at the rank of the click, at most 10; 1 where examination is not known
+    lower bound          Student's, over queries, at risk / (number of shares)
+    chosen               the share with the highest lower bound, if that is above 0; else none of the correction
 
-Shuffled pages decide where there are any with clicks: on them the comparison is fair. On other pages clicks favour
-the order shown, so a gain against them is one, and it counts unless shuffled pages speak against it. Ranks are
-those in the whole list: a document that no page showed takes a place and brings nothing.
+A weight that is clipped, or 1, favours the order shown, so a gain against it is one. Shuffled pages, where the
+comparison is fair without any weight, may speak against it, and then the order stays. The weights of engine and
+correction come from one half of the held-out queries where the other half judges. Ranks are those in the whole
+list: a document that no page showed takes a place and brings nothing. Clicks of pairs are not used.
 
-Legend: R distinct pages, K results of a page, N documents.
+Legend: N documents, I impressions, G shares, Q queries.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from scipy.special import stdtrit
-from torch import Tensor, nn
 
-from unskew.errors import warn
-from unskew.learning.methods.propensities import KnownPropensity
-from unskew.learning.methods.safety import REACHES, UNLIMITED, imitation_loss, ranks_of
-from unskew.learning.rankers.networks import WithSide
-from unskew.learning.scoring.model import Model
+from unskew.engine_prior import EnginePrior
+from unskew.examination import Examination
+from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.scorer import Scorer
-from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.reduction import Counts, by_query, reduce_log
 from unskew.results import Result
-from unskew.types import Array, Log
-from unskew.workflows.runs.data import LogData, TrainingData
+from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.beginning import Begun, combine
 
-FAITHFUL = 0.9
-"""Of the pairs that any fixed order could tell, the share below which reach 1 is not the order that was shown."""
-UNSEEN, MOST, STEPS, RIDGE = 50, 4096, 200, 1e-6
-"""Of fitting m: documents of a query that were never shown, queries, steps, and the penalty."""
-FEWEST = 10
-"""Queries with clicks below which nothing is chosen."""
+SHARES = (0.25, 0.5, 1.0)
+"""Shares of the correction that held-out clicks choose from."""
+RISK, FEWEST, CLIP = 0.05, 10, 10.0
+"""The chance that a change is taken that is none; queries with clicks that are needed; the largest weight."""
 
 
 @dataclass(frozen=True)
 class Safety(Result):
     """What held-out clicks allow a safe run."""
 
-    reach: float | None
-    """By what factor a rank may be from that in the order shown; 1: not at all, None: without limit."""
+    share: float
+    """Of the correction; 0: it ranks as was shown."""
     gain: float | None
     """What a held-out click gains over the order shown; None without one."""
     bound: float | None
     """Lower bound of the gain."""
-    agreement: float | None
-    """Share of pairs of results of held-out pages that reach 1 orders as they were shown."""
-    possible: float | None
-    """The share that one order for every query could have; below 1 where the order shown changes."""
-    by: str
-    """Which clicks chose: shuffled, shown or none."""
     told = ("sentence",)
-
-    @property
-    def faithful(self) -> bool:
-        """Whether reach 1 is the order that was shown, as far as held-out pages tell."""
-        return self.agreement is not None and self.agreement >= FAITHFUL * (self.possible or 1.0)
 
     @property
     def sentence(self) -> str:
         """What was chosen, and why."""
-        if self.gain is None or self.bound is None:
-            said = "Safe: held-out clicks carry no change, so it ranks as was shown"
-        else:
-            far = "without limit" if self.reach is None else f"at most by a factor of {self.reach:g} in rank"
-            clicks = "shuffled pages" if self.by == "shuffled" else "pages as shown"
-            gains = f"a click on held-out {clicks} gains {self.gain:.3f}, {self.bound:.3f} at least"
-            said = f"Safe: it moves documents {far}; {gains}"
-        if self.agreement is None:
-            return (
-                f"{said}. No held-out page tells the order that was shown, so nobody knows whether it is imitated."
-            )
-        said += f". Without a change it orders {self.agreement:.0%} of the pairs of a held-out page as was shown"
-        if not self.faithful:
-            said += f", of {self.possible:.0%} that one order could: features do not tell that order, so it "
-            said += "cannot fall back to it; give the score of today's ranker as a feature"
-        return said + "."
+        if not self.share or self.gain is None or self.bound is None:
+            return "Safe: held-out clicks carry no change, so it ranks as was shown."
+        part = "all" if self.share == 1 else f"{self.share:.0%}"
+        return (
+            f"Safe: it takes {part} of the correction; a held-out click gains {self.gain:.3f} in discounted rank, "
+            f"{self.bound:.3f} at least."
+        )
 
 
-def make_safe(model: Scorer, data: TrainingData) -> Safety | None:
-    """Finish the imitation, and let held-out pages choose the reach of a safe model; None where it is not safe."""
-    if not isinstance(model, Model) or not isinstance(model.method, KnownPropensity) or not model.method.safe:
-        return None
-    usual = parts_of(data.train).get("shown") if isinstance(data, LogData) else None
-    if usual is not None:
-        imitate(model, usual)
-    parts = parts_of(data.held_out_pages())
-    values = {name: (part, discounts(model, part)) for name, part in parts.items()}
-    gains = {name: Gains.of(part, value) for name, (part, value) in values.items() if part.clicks.any()}
-    reach, by, gain, bound = choose(gains, model.method.config.risk)
-    model.method.reach.fill_(reach)
-    alike = possible = None
-    if "shown" in values:
-        part, value = values["shown"]
-        alike, possible = agreement(part, value[0]), agreement(part, -mean_rank(part))
-    found = Safety(None if reach >= UNLIMITED else reach, gain, bound, alike, possible, by)
-    if not found.faithful:
-        warn(found.sentence)
-    return found
-
-
-def parts_of(log: Log | None) -> dict[str, Counts]:
-    """The pages of a log, reduced, by how they were ordered: "shuffled" at random, or as "shown"."""
-    if log is None or not len(log.row):
-        return {}
-    random = np.zeros(len(log.row), bool) if log.randomized is None else np.asarray(log.randomized, bool)
-    page = np.repeat(np.arange(len(log)), log.sizes)
-    some = np.bincount(page, random, minlength=len(log))
-    chosen = {"shuffled": some == log.sizes, "shown": some == 0}
-    return {name: reduce_log(log.take(mask & (log.sizes > 0))) for name, mask in chosen.items() if mask.any()}
-
-
-def imitate(model: Model, part: Counts) -> None:
-    """Fit the last layer of m to the orders of pages, to the end: it is convex, and steps of training stop short.
-
-    A row is a query with the mean ranks of its documents; those that were never shown come last.
-    """
-    tower = model.ranker.ranker if isinstance(model.ranker, WithSide) else model.ranker
-    if not isinstance(tower, nn.Sequential) or not isinstance(layer := tower[-1], nn.Linear):
-        return  # trees, and rankers that read, keep what they learned
-    counts = by_query(part, UNSEEN)
-    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(counts))[:MOST].copy())
-    device = layer.weight.device
-    batch = Batches(counts, model.input(part.lists, device), device=device).rows(rows.to(device))
-    with torch.no_grad():
-        hidden = batch.pad(tower[:-1](batch.documents)).double()  # [B, K, H]
-    weight = layer.weight.detach()[1].double().requires_grad_()
-    optimizer = torch.optim.LBFGS([weight], max_iter=STEPS, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        found = imitation_loss(hidden @ weight, batch) + RIDGE * weight.square().sum()
-        found.backward()  # type: ignore[no-untyped-call]
-        return found
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        layer.weight[1] = weight.to(layer.weight)
+def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
+    """Hold a model that begins as the engine back to what held-out clicks carry."""
+    combination = begun.combination
+    assert combination is not None
+    usual, shuffled = gains_of(model, held, combination.prior, begun.examination)
+    against = shuffled.bounds(-1).max() > 0 if shuffled is not None else False
+    bounds = usual.bounds()
+    best = int(bounds.argmax())
+    if against or not bounds[best] > 0:
+        safety = Safety(0.0, None, None)
+    else:
+        safety = Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
+    model.combination = replace(combination, weight=safety.share * combination.weight)
+    return replace(begun, combination=model.combination), safety
 
 
 @dataclass(frozen=True)
 class Gains:
-    """What clicks of pages gain with each reach over reach 1."""
+    """What the clicks of each query gain with each share."""
 
     clicks: Array
-    """[Q] of each query that has any."""
+    """[Q] clicks of the queries that have any."""
     gain: Array
-    """[G, Q] sums over them, a row for each of `REACHES`."""
+    """[G, Q] sums over them."""
 
-    @classmethod
-    def of(cls, part: Counts, values: list[Array]) -> Gains:
-        """From what clicks on results of pages are worth with each reach, [R, K] each."""
-        _, query = np.unique(part.query, return_inverse=True)
-        clicks = np.bincount(query, part.clicks.sum(1))
-        sums = [np.bincount(query, (part.clicks * value).sum(1)) for value in values]
-        return cls(clicks[clicks > 0], (np.stack(sums) - sums[0])[:, clicks > 0])
+    def bounds(self, sign: int = 1) -> Array:
+        """Lower bound of the gain of a click with each share, [G]; with sign -1 of the loss.
 
-    def bounds(self, risk: float, sign: int = 1) -> Array:
-        """Lower bound of the gain of a click with each reach, [G]; with sign -1 of the loss."""
+        >>> gain = np.array([[2.0, 2.1, 1.9] * 4, [3.0, -3.0, 2.0] * 4])
+        >>> Gains(np.full(12, 10.0), gain).bounds().round(2).tolist()
+        [0.19, -0.1]
+        """
         n, total = len(self.clicks), self.clicks.sum()
         if n < FEWEST:
             return np.full(len(self.gain), -np.inf)
         mean = self.gain.sum(1) / total
         spread = self.gain - mean[:, None] * self.clicks
         error = np.sqrt(n / (n - 1) * np.square(spread).sum(1)) / total
-        lower: Array = sign * mean - stdtrit(n - 1, 1 - risk / max(len(self.gain) - 1, 1)) * error
+        lower: Array = sign * mean - stdtrit(n - 1, 1 - RISK / len(self.gain)) * error
         return lower
 
 
-def choose(found: dict[str, Gains], risk: float) -> tuple[float, str, float | None, float | None]:
-    """The reach, whose clicks chose it, the gain and its lower bound.
+def gains_of(
+    model: Scorer, held: Log, prior: EnginePrior, examination: Examination | None
+) -> tuple[Gains, Gains | None]:
+    """Gains by all held-out clicks, weighted; and by raw ones on shuffled slots, where there are some."""
+    lists, query = held.lists, np.repeat(held.query, held.sizes)
+    correction, half = model.correction(lists), np.random.default_rng(0).permutation(len(lists)) % 2
+    gain = np.zeros((len(SHARES), len(held.row)))
+    for judged in (0, 1):
+        here = half[query] == judged
+        weights = combine(model, held.take(half[held.query] != judged), prior, examination)
+        before = discounts(replace(weights, weight=0.0), correction, lists)
+        for number, share in enumerate(SHARES):
+            after = discounts(replace(weights, weight=share * weights.weight), correction, lists)
+            gain[number, here] = (after - before)[held.row[here]]
+    w = 1.0 if examination is None else np.minimum(1 / examination.at(held.position), CLIP)
+    usual = by_query(gain, held.click * w, query)
+    if held.randomized is None or not (held.click[held.randomized] > 0).any():
+        return usual, None
+    return usual, by_query(gain, held.click * held.randomized, query)
 
-    >>> gain = np.array([[0.0] * 12, [2.0, 2.1, 1.9] * 4, [3.0, -3.0, 2.0] * 4])
-    >>> choose({"shown": Gains(np.full(12, 10.0), gain)}, 0.05)[:2]
-    (1.25, 'shown')
-    """
-    against = found["shuffled"].bounds(risk, -1) > 0 if "shuffled" in found else False
-    for name in ("shuffled", "shown"):
-        if name not in found:
-            continue
-        bounds = np.where(against, -np.inf, found[name].bounds(risk))
-        best = int(bounds[1:].argmax()) + 1
-        if bounds[best] > 0:
-            gain = found[name].gain[best].sum() / found[name].clicks.sum()
-            return REACHES[best], name, float(gain), float(bounds[best])
-    return REACHES[0], "none", None, None
+
+def by_query(gain: Array, clicks: Array, query: Array) -> Gains:
+    """Sums over the clicks [I] of each query."""
+    total = np.bincount(query, clicks)
+    sums = np.stack([np.bincount(query, clicks * each) for each in gain])
+    return Gains(total[total > 0], sums[:, total > 0])
 
 
-def discounts(model: Model, part: Counts) -> list[Array]:
-    """1 / log2(1 + rank) of the results of pages in the whole list, [R, K], for each of `REACHES`."""
-    method = model.method
-    assert isinstance(method, KnownPropensity)
-    queries, place = np.unique(part.query, return_inverse=True)
-    lists = part.lists.take(queries)
-    row = part.row - part.lists.offsets[part.query][:, None] + lists.offsets[place][:, None]
-    relevance, mask = model.relevance(model.prepared(lists), lists.sizes)
-    found = []
-    for reach in REACHES:
-        method.reach.fill_(reach)
-        with torch.no_grad():
-            ranks = ranks_of(method.score(relevance, mask), mask)[mask].cpu().numpy()  # [N]
-        value = 1 / np.log2(1 + ranks)
-        found.append(np.where(part.where, value[np.where(part.where, row, 0)], 0.0))
+def discounts(combination: Combination, correction: Array, lists: Lists) -> Array:
+    """1 / log2(1 + rank) of every document in its list, [N]."""
+    score, query = combination.scores(correction, lists), np.repeat(np.arange(len(lists)), lists.sizes)
+    order = np.lexsort((-score, query))
+    ranks = np.empty(len(score))
+    ranks[order] = np.arange(len(score)) - lists.offsets[query[order]] + 1
+    found: Array = 1 / np.log2(1 + ranks)
     return found
-
-
-def mean_rank(part: Counts) -> Array:
-    """The rank that pages showed each document at, on average, [R, K]."""
-    row = part.row[part.where]
-    size = int(row.max(initial=0)) + 1
-    total, shown = (
-        np.bincount(row, each[part.where], minlength=size)
-        for each in (part.position * part.impressions, part.impressions)
-    )
-    ranks: Array = (total / np.maximum(shown, 1e-12))[np.where(part.where, part.row, 0)]
-    return ranks
-
-
-def agreement(part: Counts, value: Array) -> float:
-    """Share of pairs of results of pages that values [R, K] order as they were shown; equal ones count a half."""
-    both = part.where[:, :, None] & part.where[:, None, :]
-    above = both & (part.position[:, :, None] < part.position[:, None, :])
-    weight = above * part.impressions.max(1)[:, None, None]
-    right = np.heaviside(value[:, :, None] - value[:, None, :], 0.5)
-    total = weight.sum()
-    return float((weight * right).sum() / total) if total else 1.0

@@ -28,8 +28,9 @@ IN_MEMORY = (
 """What those who grow trees are told of larger data."""
 
 
-Beginning = Literal["auto", "shown", "none"]
-"""Whether scores begin as the order shown: where the log tells how far ranks are looked at, always, or not."""
+Beginning = Literal["auto", "shown", "safe", "none"]
+"""Whether scores begin as the order shown: where the log tells how far ranks are looked at, always, always and no
+further from it than held-out clicks carry, or not."""
 
 
 class Auto(Config):
@@ -100,7 +101,7 @@ class RunFile(Config):
     """How it is trained: settings of `Training`."""
     engine: Beginning = "auto"
     """Whether scores begin as the order shown, and are corrected from there: `auto` where the log tells how far
-    ranks are looked at, `shown` always, `none` never."""
+    ranks are looked at, `shown` always, `safe` always and no further than held-out clicks carry, `none` never."""
     encoding: EncodingRules = EncodingRules()
     """How categories and missing values of features become numbers."""
     auto: Table = Field(default_factory=dict)

@@ -1,0 +1,324 @@
+"""Scores that begin as the engine: the prior by rank, the weights, clicks of pairs, and what carries them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import unskew
+from unskew.engine_prior import EnginePrior, factors, levels, strength
+from unskew.examination import Examination
+from unskew.learning.scoring.combination import Combination, KnownPairs, QueryChoices
+from unskew.measuring import ndcg_metric
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.requests.features import read_candidates
+from unskew.serving.requests.parsing import read_request
+from unskew.serving.scoring.served import Served
+from unskew.types import Array, Lists, Log
+from unskew.workflows.runs import run as runs
+from unskew.workflows.runs.beginning import Shows
+from unskew.workflows.runs.safety import Gains, make_safe
+
+THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
+QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1}
+
+
+def engine_log(seed: int, *, engine: float, know: float, pages: int = 6000, moved: float = 0.15) -> Log:
+    """Ten of 20 documents a page, in an order that moves a little; the engine knows u, features a part of it."""
+    draw, queries, size = np.random.default_rng(seed), 150, 20
+    x = draw.normal(size=(queries * size, 6))
+    u = np.sqrt(know) * x[:, :3].sum(1) / np.sqrt(3) + np.sqrt(1 - know) * draw.normal(size=len(x))
+    score = engine * u + np.sqrt(1 - engine**2) * draw.normal(size=len(x))
+    grade = np.searchsorted(np.quantile(u, [0.55, 0.75, 0.88, 0.96]), u)
+    asked = draw.choice(queries, size=pages, p=(p := 1 / np.arange(1, queries + 1) ** 0.8) / p.sum())
+    order = np.argsort(-score.reshape(queries, size)[asked] - moved * draw.normal(size=(pages, size)), 1)[:, :10]
+    row = asked[:, None] * size + order
+    click = draw.random(row.shape) < np.array([0.02, 0.05, 0.1, 0.25, 0.5])[grade][row] * np.array(THETA)
+    ids = np.array([f"d{number}" for number in range(len(x))], object)
+    lists = Lists(
+        x.astype(np.float32), np.arange(queries + 1) * size, grade.astype(np.int16), np.arange(queries), ids
+    )
+    position = np.tile(np.arange(1, 11), pages).astype(np.int16)
+    return Log(lists, asked, np.arange(pages + 1) * 10, row.ravel(), position, click.ravel().astype(np.uint8))
+
+
+def ndcg(scores: Array, lists: Lists) -> float:
+    return float(np.nanmean(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10)))
+
+
+@pytest.fixture(scope="module")
+def strong() -> Log:
+    return engine_log(0, engine=0.97, know=0.6)
+
+
+@pytest.fixture(scope="module")
+def begun(strong: Log, tmp_path_factory: pytest.TempPathFactory) -> unskew.Run:
+    return unskew.learn(strong, "additive", out=tmp_path_factory.mktemp("engine") / "run", **QUICK)
+
+
+# ---- the prior ----
+
+
+def test_relevance_by_rank_is_clicks_over_examination_and_never_rises() -> None:
+    counts = np.array([1000.0, 1000.0, 1000.0]), np.array([200.0, 110.0, 20.0])
+    prior = EnginePrior.of(*counts, Examination.of([1.0, 0.5, 0.2], "numbers"))
+    assert prior.relevance == pytest.approx((0.21, 0.21, 0.1), abs=0.005)  # 0.2 and 0.22 in one pool
+    safe = EnginePrior.of(*counts, None, "nothing was moved")
+    assert safe.relevance == pytest.approx((0.2, 0.11, 0.02), abs=0.001)
+    assert safe.steepness > prior.steepness  # where examination is not known, the engine is trusted most
+
+
+def test_ranks_between_and_below_and_none() -> None:
+    prior = EnginePrior((0.4, 0.2, 0.1), "numbers")
+    found = prior.log_at(np.array([1.0, 1.5, 2.0, 3.0, 30.0, np.nan]))
+    assert np.all(np.diff(found[:5]) < 0)
+    assert found[1] == pytest.approx((found[0] + found[2]) / 2)
+    assert found[3] - found[4] == pytest.approx((found[0] - found[3]) / np.log(3) * np.log(10))
+    assert np.isnan(found[5])
+    flat = EnginePrior((0.2, 0.2), "numbers").log_at(np.array([1.0, 2.0, 9.0]))
+    assert np.all(np.diff(flat) < 0)  # before the first click the order is the one shown
+
+
+def test_clicks_of_pairs_are_counted_from_the_level_of_their_query() -> None:
+    """A query that is clicked three times as often as expected says nothing of its pairs."""
+    lists = Lists(np.zeros((40, 1), np.float32), np.arange(11) * 4, np.zeros(40, np.int16), np.arange(10))
+    lists = replace(lists, doc_ids=np.arange(40).astype(str), shown=np.tile([1.0, 2.0, 3.0, 4.0], 10))
+    clicks = np.repeat(np.where(np.arange(10) % 2, 30.0, 10.0), 4)
+    found = Shows(lists, np.arange(40), np.ones(40), clicks).pairs(np.zeros(40), clicks=True)
+    assert found is not None
+    assert np.abs(found.gains).max() < 0.05
+    assert levels(clicks, np.full(40, 20.0), np.repeat(np.arange(10), 4))[[0, 4]] == pytest.approx([0.5, 1.5], 0.1)
+
+
+def test_the_strength_of_factors_is_recovered() -> None:
+    draw = np.random.default_rng(0)
+    expected = draw.uniform(0.1, 5, 20_000)
+    for true in (0.5, 4.0):
+        clicks = draw.poisson(expected * draw.gamma(true, 1 / true, len(expected)))
+        assert strength(clicks, expected) == pytest.approx(true, rel=0.1)
+    assert strength(draw.poisson(expected), expected) > 100  # no factor at all
+    assert factors(np.array([3.0]), np.array([1.0]), 1.0).tolist() == [2.0]
+
+
+# ---- the weights ----
+
+
+def test_weights_are_those_of_an_independent_optimiser() -> None:
+    draw = np.random.default_rng(1)
+    query = np.repeat(np.arange(30), 5)
+    columns, exposure = draw.normal(size=(150, 2)), draw.uniform(0.5, 9, 150)
+    clicks = draw.poisson(exposure * np.exp(columns @ [0.8, -0.3])).astype(float)
+    choices, mean, deviation = (
+        QueryChoices(columns, exposure, clicks, query),
+        np.array([1.0, 0.0]),
+        np.array([0.4, 0.2]),
+    )
+
+    def cost(weights: Array) -> float:
+        total = -0.5 * (((weights - mean) / deviation) ** 2).sum()
+        for number in range(30):
+            own = query == number
+            z = columns[own] @ weights + np.log(exposure[own])
+            total += clicks[own] @ (z - np.log(np.exp(z).sum()))
+        return -float(total)
+
+    assert choices.fit(mean, deviation) == pytest.approx(minimize(cost, mean).x, abs=1e-4)
+    assert -choices.value(np.array([0.3, 0.1]), mean, deviation) == pytest.approx(cost(np.array([0.3, 0.1])))
+
+
+def test_a_document_without_a_rank_has_the_mean() -> None:
+    found = Combination(EnginePrior((0.4, 0.1), "numbers"), 1.0, 1.0, -1.5, 100)
+    lists = Lists(np.zeros((3, 1), np.float32), np.array([0, 3]), np.zeros(3, np.int16), np.array([0]))
+    ranked = replace(lists, shown=np.array([1.0, np.nan, 2.0]))
+    scores = found.scores(np.zeros(3), ranked)
+    assert scores[1] == pytest.approx(-1.5)
+    assert scores[0] > scores[1] > scores[2]
+    assert found.scores(np.array([1.0, 2.0, 3.0]), lists).tolist() == [
+        1.0,
+        2.0,
+        3.0,
+    ]  # nothing is known of an engine
+
+
+def test_pairs_are_known_by_both_ids() -> None:
+    lists = Lists(np.zeros((4, 1), np.float32), np.array([0, 2, 4]), np.zeros(4, np.int16), np.array(["a", "b"]))
+    lists = replace(lists, doc_ids=np.array(["x", "y", "x", "z"]), shown=np.array([1.0, 2.0, 1.0, 2.0]))
+    known = KnownPairs.of(lists, np.array([0, 2]), np.array([0.5, -0.5]))
+    ranks, gains = known.at(replace(lists, shown=None))
+    assert gains.tolist() == [0.5, 0.0, -0.5, 0.0]
+    assert ranks[[0, 2]].tolist() == [1.0, 1.0]
+    assert np.isnan(ranks[[1, 3]]).all()
+
+
+# ---- a run ----
+
+
+def test_a_run_is_no_worse_than_a_strong_engine_and_better_than_features(strong: Log, begun: unskew.Run) -> None:
+    lists = strong.with_ranks().lists
+    assert lists.shown is not None
+    shown, alone = ndcg(-lists.shown, lists), ndcg(begun.model.correction(lists), lists)
+    assert shown > alone + 0.1
+    assert ndcg(begun.score(lists), lists) > shown - 0.003
+    assert begun.metrics.engine is not None
+    assert "begins as the order shown" in begun.metrics.engine.sentence
+
+
+def test_a_weak_engine_is_left_behind() -> None:
+    log = engine_log(1, engine=0.4, know=0.9)
+    run, lists = unskew.learn(log, "additive", **QUICK), log.with_ranks().lists
+    assert lists.shown is not None
+    assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + 0.2
+    assert ndcg(run.score(lists), lists) > ndcg(run.model.correction(lists), lists) - 0.01
+    assert run.model.combination is not None
+    assert run.model.combination.scale < 0.8
+
+
+def test_a_log_that_tells_no_examination_says_so(strong: Log) -> None:
+    fixed = engine_log(2, engine=0.9, know=0.6, pages=1500, moved=0.0)
+    run = unskew.learn(fixed, "additive", **QUICK)
+    assert run.model.combination is None
+    assert run.metrics.engine is not None
+    assert "tells no examination" in run.metrics.engine.sentence
+    told = unskew.learn(fixed, "additive", engine="shown", **QUICK)
+    assert told.model.combination is not None
+    assert told.model.combination.prior.reason is not None
+    assert unskew.learn(strong, "additive", engine="none", **QUICK).metrics.engine is None
+
+
+def test_a_run_keeps_what_it_learned_of_pairs_and_judges_itself_without(
+    strong: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def spy(model: Any, *given: Any, **more: Any) -> Any:
+        seen.append(model.combination is not None and model.combination.pairs is None)
+        return standing(model, *given, **more)
+
+    standing = runs.standing
+    monkeypatch.setattr(runs, "standing", spy)
+    run = unskew.learn(strong, "naive", **QUICK)
+    assert all(seen)
+    assert run.model.combination is not None
+    assert run.model.combination.pairs is not None
+    assert len(run.model.combination.pairs.keys) == len(np.unique(strong.row))
+
+
+def test_what_is_saved_scores_as_the_run_does_with_and_without_torch(strong: Log, begun: unskew.Run) -> None:
+    lists = strong.with_ranks().lists
+    assert begun.folder is not None
+    expected = begun.score(lists)
+    assert unskew.load(begun.folder).score(lists) == pytest.approx(expected, abs=1e-5)
+    assert Served.load(begun.folder).score(lists) == pytest.approx(expected, abs=1e-4)
+    unknown = replace(lists, shown=None)  # the ranks of training stand in
+    known = np.isin(np.arange(len(expected)), strong.row)
+    assert begun.score(unknown)[known] == pytest.approx(expected[known], abs=1e-5)
+
+
+def test_trees_and_packages_begin_as_the_engine(strong: Log, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    lists = strong.with_ranks().lists
+    assert lists.shown is not None
+    for method, ranker in (("naive", "trees"), ("lightgbm", None)):
+        how = {"steps": 10, "validate_on": "clicks", "out": tmp_path / method}
+        run = unskew.learn(strong, method, ranker=ranker, **how)
+        assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) - 0.01
+        assert unskew.load(tmp_path / method).score(lists) == pytest.approx(run.score(lists), abs=1e-5)
+
+
+def test_predict_takes_ranks_from_the_log(strong: Log, tmp_path: Path) -> None:
+    columns = {"query_id": strong.lists.query_ids.repeat(20), "doc_id": strong.lists.document_ids()}
+    features = {f"f{number}": strong.lists.features[:, number] for number in range(6)}
+    page = np.repeat(np.arange(len(strong)), 10)
+    shown = {"page_id": page, "query_id": strong.query[page], "doc_id": columns["doc_id"][strong.row]}
+    shown |= {"position": strong.position, "click": strong.click}
+    run = unskew.learn(shown, "additive", features=columns | features, **QUICK)
+    lists = replace(strong.with_ranks().lists, columns=unskew.types.Columns(tuple(features)))
+    found = unskew.predict(run, columns | features, candidates=shown).table
+    assert found["score"].to_numpy() == pytest.approx(run.score(lists), abs=1e-4)
+    first = found["rank"].to_numpy() == 1
+    assert strong.lists.labels[first].mean() > 2
+
+
+# ---- safe ----
+
+
+def test_with_few_clicks_a_safe_run_ranks_as_was_shown() -> None:
+    log = engine_log(3, engine=0.9, know=0.3, pages=400)
+    run, lists = unskew.learn(log, "naive", engine="safe", **QUICK), log.with_ranks().lists
+    assert run.metrics.safety is not None
+    assert run.metrics.safety.share == 0
+    assert lists.shown is not None
+    for start, stop in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
+        if np.isfinite(lists.shown[start:stop]).all():
+            by_score = np.argsort(-run.score(lists)[start:stop], kind="stable")
+            assert by_score.tolist() == np.argsort(lists.shown[start:stop], kind="stable").tolist()
+    assert "ranks as was shown" in run.metrics.safety.sentence
+
+
+def test_with_many_clicks_a_safe_run_moves() -> None:
+    log = engine_log(4, engine=0.4, know=0.95, pages=20_000)
+    run, lists = unskew.learn(log, "additive", engine="safe", **QUICK), log.with_ranks().lists
+    assert run.metrics.safety is not None
+    assert run.metrics.safety.share > 0
+    assert run.metrics.safety.bound is not None
+    assert run.metrics.safety.bound > 0
+    assert lists.shown is not None
+    assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + 0.05
+
+
+def test_bounds_are_students_over_queries() -> None:
+    draw = np.random.default_rng(0)
+    clicks, gain = np.full(40, 5.0), np.stack([draw.normal(1.0, 1.0, 40), draw.normal(0.05, 5.0, 40)])
+    found = Gains(clicks, np.concatenate([gain, gain[:1]])).bounds()
+    from scipy.stats import ttest_1samp
+
+    expected = ttest_1samp(gain[0] / 5, 0, alternative="greater").confidence_interval(1 - 0.05 / 3).low
+    assert found[0] == pytest.approx(expected)
+    assert found[0] > 0 > found[1]
+    assert np.all(Gains(clicks[:5], gain[:, :5]).bounds() == -np.inf)
+
+
+def test_shuffled_pages_may_speak_against_a_move(strong: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = unskew.learn(strong, "naive", engine="shown", **QUICK)
+    good, bad = (
+        Gains(np.full(20, 10.0), np.full((3, 20), each) + np.linspace(0, 0.1, 20)) for each in (2.0, -2.0)
+    )
+    assert run.metrics.engine is not None
+    for shuffled, share in ((None, 0.25), (good, 0.25), (bad, 0.0)):
+        monkeypatch.setattr("unskew.workflows.runs.safety.gains_of", lambda *_, other=shuffled: (good, other))
+        assert make_safe(run.model, run.metrics.engine, strong)[1].share == share
+
+
+# ---- requests ----
+
+
+def test_a_request_comes_in_the_engines_order_unless_it_says_otherwise(strong: Log, begun: unskew.Run) -> None:
+    assert begun.folder is not None
+    served = Served.load(begun.folder)
+    lists = strong.lists.take(slice(0, 1))
+    documents = [{"id": f"new{at}", "features": row} for at, row in enumerate(lists.features.tolist())]
+
+    def asked(**more: Any) -> Array:
+        found = read_request({"query": "none", "documents": documents, **more})
+        return served.score(read_candidates(served, [found], None)[0])
+
+    expected = begun.score(replace(lists, doc_ids=None, shown=np.arange(1.0, 21)))
+    assert asked() == pytest.approx(expected, abs=1e-4)
+    assert asked(position=[*range(1, 21)]) == pytest.approx(expected, abs=1e-4)
+    assert asked(engine_score=[*range(20, 0, -1)]) == pytest.approx(expected, abs=1e-4)
+    turned = begun.score(replace(lists, doc_ids=None, shown=np.arange(20.0, 0, -1)))
+    assert asked(engine_score=[*range(20)]) == pytest.approx(turned, abs=1e-4)
+    assert np.isfinite(asked(position=[None] * 20)).all()
+    for wrong, said in (
+        ({"position": [1]}, "20 documents, and 1 of position"),
+        ({"position": [0] * 20}, "greater"),
+    ):
+        with pytest.raises(BadRequest, match=said):
+            asked(**wrong)
+    with pytest.raises(BadRequest, match="not both"):
+        asked(position=[1] * 20, engine_score=[1] * 20)
