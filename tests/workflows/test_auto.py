@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import log2
 
 import numpy as np
 import pytest
 
 import unskew
 from tests.helpers.asked import settings
+from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, Naive
-from unskew.measuring import LoggedPages
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
 from unskew.workflows.runs import auto as autos
-from unskew.workflows.runs.auto import candidates, parts_of, taken
-from unskew.workflows.runs.judges import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
+from unskew.workflows.runs.auto import candidates, parts_of
+from unskew.workflows.runs.judges import Contest
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
@@ -53,122 +52,72 @@ def learned(shop: Log, tmp_path_factory: pytest.TempPathFactory) -> unskew.Run:
     return learn(shop, Auto(candidates=("naive", "dla", "regression_em")), out=out, **QUICK)
 
 
-# ---- the judges ----
+# ---- the judge ----
 
 
-def test_clicks_by_hand() -> None:
-    """Every judge of clicks, written out."""
-    up, down = np.array([3.0, 2, 1] * 2), np.array([1.0, 2, 3] * 2)
-    contest = Contest(["up", "down"])
-    contest.add(tiny(), {"up": Contestant(up, np.array([1, 0.5, 0.25])), "down": Contestant(down)})
-    sums = {judge: (each[0] / each[1]).tolist() for judge, each in contest.sums.items()}
-    first, second, third = (1 / log2(1 + k) for k in (1, 2, 3))
-    assert sums["raw"] == pytest.approx([(first + third + second) / 3, (third + first + second) / 3])
-    assert sums["shuffled"] == pytest.approx([second, second])
-    # `down` is judged by what `up` knows of examination: clicks at ranks 1, 3 and 2 count 1, 4 and 2
-    assert sums["corrected"][1] == pytest.approx((third + 4 * first + 2 * second) / 7)
-    assert sums["corrected"][0] == pytest.approx((first + third + second) / 3)  # the other knows nothing
+def clicked(scores: np.ndarray, log: Log, draw: np.random.Generator) -> Log:
+    """The pages with clicks drawn by scores of documents: one of each page, at odds exp(score)."""
+    odds = np.exp(scores[log.row]).reshape(len(log), -1)
+    chosen = (odds / odds.sum(1, keepdims=True)).cumsum(1) > draw.random((len(log), 1))
+    click = np.zeros(odds.shape, np.uint8)
+    click[np.arange(len(log)), chosen.argmax(1)] = 1
+    return replace(log, click=click.ravel())
 
 
-def test_agreement_by_hand() -> None:
-    scores = np.array([[3.0, 2, 1, 9, 8, 7], [30, 20, 10, 3, 2, 1], [1, 2, 3, 1, 2, 3]])
-    found = agreement(scores, tiny(), ~np.eye(3, dtype=bool))
-    # the first two are the same but for level and scale, the third the other way round
-    centred = np.array([1.0, 0, -1] * 2)
-    second = np.array([10.0, 0, -10, 1, 0, -1])
-    z = [each / each.std() for each in (centred, second, -centred)]
-    wanted = [np.mean(z[m] * (sum(z) - z[m]) / 2) for m in range(3)]
-    assert (found[0] / found[1]).tolist() == pytest.approx(wanted)
-    assert found[0].argmin() == 2
+def test_likelihood_by_hand() -> None:
+    """With equal scores each result of a page is as likely to be clicked as the others."""
+    contest = Contest(["flat"])
+    contest.add(replace(tiny(), click=np.array([1, 0, 0, 0, 1, 0], np.uint8)), {"flat": np.zeros(6)})
+    found = contest.finish()
+    assert found.values["flat"] == pytest.approx(-np.log(3))
+    assert found.alone == found.values["flat"]
+    assert found.clicks == 2
 
 
-def test_nobody_is_judged_by_what_it_knows_itself() -> None:
-    curves = [np.array([1.0, 0.9]), np.array([1.0, 0.1]), None]
-    assert [each[1] for each in of_others(curves, ~np.eye(3, dtype=bool), 2)] == pytest.approx([0.1, 0.9, 0.3])
+def test_weights_come_from_the_other_half() -> None:
+    """Two queries whose clicks speak against each other: what fits one makes the other less likely."""
+    contest = Contest(["turned"])
+    log = replace(tiny(), click=np.array([1, 0, 0, 0, 0, 1], np.uint8))
+    contest.add(log, {"turned": np.array([1.0, 0.0, -1.0] * 2)})
+    found = contest.finish()
+    assert found.values["turned"] < found.alone
 
 
-def test_few_shuffled_clicks_are_not_asked() -> None:
-    contest = Contest(["a", "b"])
-    contest.add(tiny(), {name: Contestant(np.arange(6.0) * sign) for name, sign in (("a", 1), ("b", -1))})
-    assert "shuffled" not in contest.finish().values
-    contest.shuffled = 30
-    assert "shuffled" in contest.finish().values
+def test_who_makes_clicks_likely_stands_first(shop: Log) -> None:
+    draw = np.random.default_rng(0)
+    whole = shop.take(shop.sizes == shop.sizes.max())
+    true, noise = draw.normal(size=(2, len(shop.lists.features)))
+    contest = Contest(["noise", "half", "true"])
+    contest.add(clicked(true, whole, draw), {"noise": noise, "half": true + noise, "true": true})
+    found = contest.finish()
+    assert found.order == ("true", "half", "noise")
+    assert found.values["true"] > found.alone + 0.1
 
 
-def test_the_order_is_that_of_the_places() -> None:
-    """Three that agree and are right of the clicks, against one that is neither."""
-    contest = Contest(["odd", "a", "b", "c"])
-    clicked = np.array([3.0, 1, 2, 1, 3, 2])
-    contest.add(tiny(), {name: Contestant(-clicked if name == "odd" else clicked) for name in contest.names})
-    assert contest.finish().order == ("a", "b", "c", "odd")
-
-
-def test_likeness_to_the_order_shown_by_hand() -> None:
-    """Of the page that was not shuffled, its results at ranks 1, 2 and 3."""
-    page = LoggedPages.from_log(tiny(), cluster="query")
-    scores = np.array([5.0, 1, 3, 9, 9, 1])
-    ranks = -np.log([1.0, 2, 3])
-    score, rank = scores[:3] - 3, ranks - ranks.mean()
-    wanted = [(score * rank).sum(), (score**2).sum(), (rank**2).sum()]
-    assert along_shown(scores[None], page)[:, 0].tolist() == pytest.approx(wanted)
-
-
-def test_raw_clicks_count_most_where_the_order_shown_was_good() -> None:
-    good, bad = np.array([3.0, 2, 1] * 2), np.array([1.0, 2, 3] * 2)
-    for scores, weight in ((good, 4.0), (bad, 0.25)):
-        contest = Contest(["naive", "a", "b"])
-        held = {name: Contestant(scores, corrects=name != "naive") for name in contest.names}
-        contest.add(tiny(), held | {"naive": Contestant(good, corrects=False)})
-        found = contest.finish()
-        assert found.weights["raw"] == weight
-        assert found.as_shown is not None
-        assert (found.as_shown > 0.9) == (weight == 4.0)
-
-
-def test_places_are_shared_by_equals() -> None:
-    assert standing({"a": 1.0, "b": 1.0, "c": 1.0}) == dict.fromkeys("abc", 0.5)
-    assert standing({"a": 1.0}) == {"a": 0.0}
+def test_what_the_order_shown_says_is_no_merit_of_a_ranker(shop: Log) -> None:
+    """Where scores begin as the engine, a ranker that only knows its order adds nothing."""
+    log = shop.with_ranks()
+    assert log.lists.shown is not None
+    prior, ranks = EnginePrior((0.4, 0.2, 0.1, 0.05), "numbers"), np.nan_to_num(log.lists.shown, nan=20.0)
+    true = np.random.default_rng(1).normal(size=len(ranks))
+    drawn = clicked(true - 2 * np.log(ranks), log.take(log.sizes == log.sizes.max()), np.random.default_rng(2))
+    contest = Contest(["order", "true"], prior)
+    contest.add(drawn, {"order": -np.log(ranks), "true": 0.5 * true - 0.1 * np.log(ranks)})
+    found = contest.finish()
+    assert found.order == ("true", "order")
+    assert found.values["order"] < found.alone + 0.05
 
 
 # ---- who is taken ----
 
 
-def test_naive_is_taken_where_clicks_call_the_first_worse() -> None:
-    """The first of the order ranks clicked results last, and random slots say so."""
-    page = tiny()
-    many = 400
-    log = replace(
-        page,
-        offsets=np.arange(0, 3 * many + 1, 3),
-        query=np.arange(many) % 2,
-        row=np.concatenate([np.arange(3) + 3 * (number % 2) for number in range(many)]),
-        position=np.tile(np.array([1, 2, 3], np.int16), many),
-        click=np.tile(np.array([1, 0, 0], np.uint8), many),
-        randomized=np.ones(3 * many, bool),
-        columns={"visit_id": np.repeat(np.arange(many), 3)},
-    )
-    best, worst = np.array([3.0, 2, 1] * 2), np.array([1.0, 2, 3] * 2)
-    rankers = {"naive": Contestant(best), "bad": Contestant(worst), "good": Contestant(best)}
-    outcome = Ranked({}, ("bad", "good", "naive"), 400, 400)
-    label, evidence = taken(outcome, log, [np.ones(many, bool)], [rankers])
-    assert label == "naive"
-    assert evidence is not None
-    assert evidence.verdict == "worse"
-    label, evidence = taken(
-        replace(outcome, order=("good", "bad", "naive")), log, [np.ones(many, bool)], [rankers]
-    )
-    assert label == "good"
-    assert evidence is not None
-    assert evidence.verdict == "cannot tell"
-
-
 def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[set[int], set[int]]] = []
 
-    def learns(asked: object, data: autos.LogData, part: np.ndarray) -> Contestant:
+    def learns(asked: object, data: autos.LogData, part: np.ndarray) -> np.ndarray:
         left, judged = data.train.take(~part), data.train.take(part)
         seen.append((set(left.query.tolist()), set(judged.query.tolist())))
-        return Contestant(np.zeros(len(data.train.lists.features)))
+        return np.zeros(len(data.train.lists.features))
 
     monkeypatch.setattr(autos, "contestant", learns)
     asked = settings(Auto(candidates=("naive", "dla")), "linear", None, None, {"steps": 5}, None)
@@ -219,7 +168,8 @@ def test_a_run_says_what_was_taken_and_why(learned: unskew.Run) -> None:
     assert learned.model.card.method["name"] == told.method.name
     assert json.loads((folder / "metrics.json").read_text())["auto"]["choice"] == told.choice
     assert json.loads((folder / "config.json").read_text())["method"]["name"] == told.method.name
-    assert set(told.judges or {}) == {"agreement", "corrected", "raw", "shuffled"}
+    assert set(told.likelihood or {}) == set(told.candidates or ())
+    assert "held-out clicks" in told.because
 
 
 def test_what_is_taken_learns_as_if_it_had_been_named(shop: Log, learned: unskew.Run) -> None:

@@ -30,9 +30,10 @@ from unskew.studies.compare.verdict import NAIVE, LogRow
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.logs import PARTS
 from unskew.workflows.runs.auto import FEW_QUERIES
+from unskew.workflows.runs.beginning import examination_of
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
-from unskew.workflows.runs.judges import Contest, Contestant, held_against
+from unskew.workflows.runs.judges import Contest, held_against
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.sources import RunSources, within
 
@@ -207,14 +208,13 @@ class LearnedRankers:
 
     def __init__(self, log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> None:
         self.log, self.seeds = log, seeds
-        found: dict[tuple[str, int], dict[int, Contestant]] = {}
+        found: dict[tuple[str, int], dict[int, Array]] = {}
         for finding in findings:
             if finding.finished:
-                seen, cell = finding.content["propensity"], finding.cell
-                scores, examination = finding.content["scores"], None if seen is None else np.asarray(seen)
-                learned = cell.point is not None and cell.point.method.name != NAIVE
-                ranker = Contestant(scores, examination, learned)
-                found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
+                cell = finding.cell
+                found.setdefault((cell.arm, cell.index), {})[cell.seed] = np.asarray(
+                    finding.content["scores"], float
+                )
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
         self.rankers = {key: [each[seed] for seed in seeds] for key, each in whole.items()}  # by arm and point
         parts, all_parts = log.judging(seeds)
@@ -224,7 +224,7 @@ class LearnedRankers:
     def choose(self) -> dict[str, int]:
         """The grid point of each arm that stands highest on validation pages."""
         names = {f"{arm} {index}": (arm, index) for arm, index in self.rankers}
-        contest = Contest(list(names), {name: arm for name, (arm, _) in names.items()})
+        contest = Contest(list(names), None, examination_of(self.log.train)[0])
         for number, seed in enumerate(self.seeds):
             contest.add(self.log.drawn(seed)[1], {name: self.rankers[key][number] for name, key in names.items()})
         chosen: dict[str, int] = {}
@@ -236,8 +236,8 @@ class LearnedRankers:
         """A ranker against another, or against what was shown, on test pages."""
         parts = []
         for number, (pages, row) in enumerate(self.pages):
-            held = None if other is None else self.rankers[other][number].scores[row]
-            parts.append((pages, self.rankers[key][number].scores[row], held))
+            held = None if other is None else self.rankers[other][number][row]
+            parts.append((pages, self.rankers[key][number][row], held))
         return held_against(parts, self.whole, level)
 
 

@@ -1,27 +1,28 @@
 """`method = "auto"`: several methods learn from a part of the pages, the rest judges them, and one is taken.
 
 Pages are dealt out into parts by query. Every candidate learns without a part and is judged on it, so that no page
-judges a ranker that has seen it; where clicks are few, part after part. `contest` gives places, and the first is
-taken, or naive where logged clicks call that worse (`measuring/counterfactual`). Labels are not looked at. What is
+judges a ranker that has seen it; where clicks are few, part after part. The one that makes held-out clicks most
+likely (`judges`), on top of the order shown where scores begin there, is taken. Labels are not looked at. What is
 taken then learns from all pages, with all settings of the run.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
+from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError, Key, UnskewError
+from unskew.examination import Examination
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
-from unskew.measuring import ClickEvidence, LoggedPages
-from unskew.measuring.counterfactual.pages import usual_cluster
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
+from unskew.workflows.runs.beginning import engine_prior, examination_of
 from unskew.workflows.runs.data import LogData, TrainingData
-from unskew.workflows.runs.judges import WEIGHTS, Contest, Contestant, Pick, Ranked, held_against
+from unskew.workflows.runs.judges import Contest, Pick, Ranked
 from unskew.workflows.runs.run import run
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, Settings, suited
 
@@ -31,7 +32,6 @@ MANY_CLICKS = 500
 """Held-out clicks that judge well enough; parts are judged until there are as many."""
 FEW_QUERIES = 10
 """Queries below which pages are dealt out in their place."""
-NAIVE = "naive"
 
 
 def picked(asked: Settings, data: TrainingData) -> tuple[Settings, Pick | None]:
@@ -55,27 +55,34 @@ def choose(asked: Settings, data: LogData) -> Pick:
     clicks = sum(clicks_of(data.train, part) for part in parts)
     if clicks < FEWEST_CLICKS:
         return usual(f"{clicks:,} held-out clicks are too few to choose by")
-    trained: list[dict[str, Contestant]] = [{} for _ in parts]
+    prior, examination = begins(asked, data.train)
+    learned: dict[str, list[Array]] = {}
     left_out: dict[str, str] = {}
     for label, method in methods.items():
         try:
-            found = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
+            learned[label] = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
         except UnskewError as error:
             left_out[label] = str(error)
-            continue
-        for rankers, each in zip(trained, found, strict=True):
-            rankers[label] = each
-    methods = {label: method for label, method in methods.items() if label not in left_out}
+    methods = {label: method for label, method in methods.items() if label in learned}
     if len(methods) < 2:
         return usual(f"{len(methods)} of the candidates can learn from this log", methods, left_out)
-    contest = Contest(list(methods))
-    for part, rankers in zip(parts, trained, strict=True):
-        contest.add(data.train.take(part), rankers)
-    outcome = contest.finish()
-    label, evidence = taken(outcome, data.train, parts, trained)
-    told = because(label, outcome, evidence)
-    seen = (outcome.order, outcome.values, outcome.clicks, outcome.shuffled, outcome.as_shown, outcome.weights)
-    return Pick(label, methods[label], told, *seen, evidence, left_out)
+    contest = Contest(list(methods), prior, examination)
+    for number, part in enumerate(parts):
+        contest.add(data.train.take(part), {label: scores[number] for label, scores in learned.items()})
+    found = contest.finish()
+    label = found.order[0]
+    told = because(found, begins=prior is not None)
+    return Pick(label, methods[label], told, found.order, found.values, found.alone, found.clicks, left_out)
+
+
+def begins(asked: Settings, log: Log) -> tuple[EnginePrior | None, Examination | None]:
+    """What the order shown says, and examination, where the scores of this run will begin there."""
+    if asked.engine == "none":
+        return None, None
+    examination, reason = examination_of(log)
+    if examination is None and asked.engine == "auto":
+        return None, None
+    return engine_prior(log, examination, reason), examination
 
 
 def usual(
@@ -87,48 +94,15 @@ def usual(
     return Pick(label, taken, f"auto cannot tell: {why}; it takes {label}.", left_out=left_out or {})
 
 
-def taken(
-    outcome: Ranked, log: Log, parts: Sequence[Array], trained: Sequence[Mapping[str, Contestant]]
-) -> tuple[str, ClickEvidence | None]:
-    """The first of the order, or naive where clicks call that worse; and what they say of it."""
-    first = outcome.order[0]
-    if NAIVE not in outcome.order or first == NAIVE:
-        return first, None
-    kind, held = usual_cluster(log), []
-    for part, rankers in zip(parts, trained, strict=True):
-        pages = log.take(part)
-        scores = [rankers[label].scores[pages.row] for label in (first, NAIVE)]
-        held.append((LoggedPages.from_log(pages, cluster=kind), scores[0], scores[1]))
-    whole = LoggedPages.from_log(log.take(np.any(parts, axis=0)), cluster=kind)
-    evidence = held_against(held, whole)
-    return NAIVE if evidence.verdict == "worse" else first, evidence
-
-
-def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
-    """Why it was taken, in a sentence."""
-    count = len(outcome.order)
-    ranks = {
-        judge: 1 + sum(each > values[label] for each in values.values())
-        for judge, values in outcome.values.items()
-    }
-    said = ", ".join(f"{place} of {count} by {JUDGES[judge]}" for judge, place in ranks.items())
-    shuffled = "" if outcome.shuffled else "; no click is on a result placed at random"
-    text = f"auto took {label}: {said} ({outcome.clicks:,} held-out clicks{shuffled})"
-    if outcome.weights["raw"] > WEIGHTS["raw"]:
-        text += "; the order shown is much what corrected clicks say, so raw clicks count most"
-    if evidence is not None:
-        what = label if label == outcome.order[0] else f"{outcome.order[0]}, which stands first,"
-        text += f"; held against naive, clicks say of {what}: {evidence.verdict}"
-    return text + "."
-
-
-JUDGES = {
-    "agreement": "agreement with the others",
-    "corrected": "clicks corrected by what the others know of examination",
-    "raw": "raw clicks",
-    "shuffled": "clicks on shuffled results",
-}
-"""How judges are called in sentences."""
+def because(found: Ranked, *, begins: bool) -> str:
+    """Why it was taken, and what that was worth, in a sentence."""
+    first, second = found.order[:2]
+    gain, ahead = found.values[first] - found.alone, found.values[first] - found.values[second]
+    what = "on top of the order shown" if begins else "by itself"
+    return (
+        f"auto took {first}: {what} it makes each of {found.clicks:,} held-out clicks {np.expm1(gain):.1%} more "
+        f"likely, {second}, the next, {np.expm1(gain - ahead):.1%}."
+    )
 
 
 def candidates(auto: Auto) -> dict[str, Learner]:
@@ -156,16 +130,14 @@ def candidates(auto: Auto) -> dict[str, Learner]:
     return found
 
 
-def contestant(asked: Settings, data: LogData, part: Array) -> Contestant:
-    """A candidate, learned without a part of the pages."""
+def contestant(asked: Settings, data: LogData, part: Array) -> Array:
+    """Scores of all documents by a candidate that learned without a part of the pages."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one that is taken will say it again
         done = run(asked, LogData(data.train.take(~part), data.held_out, data.validation), judged=False)
     if done.fit.status == "interrupted":
         raise KeyboardInterrupt
-    seen = done.propensity()
-    curve = None if seen is None else np.asarray(seen, float)
-    return Contestant(done.score(data.train.lists), curve, asked.method.name != NAIVE)
+    return done.model.correction(data.train.lists).astype(float)
 
 
 def with_method(asked: Settings, method: Learner, *, budget: bool = False) -> Settings:
@@ -175,7 +147,8 @@ def with_method(asked: Settings, method: Learner, *, budget: bool = False) -> Se
         fewer = auto.steps if training.steps is None else min(training.steps, auto.steps)
         training = training.model_copy(update={"steps": fewer})
     made = suited(method, asked.ranker, asked.scaling, training, "scaling")
-    return made.model_copy(update={"encoding": asked.encoding})
+    engine = "none" if budget else asked.engine
+    return made.model_copy(update={"encoding": asked.encoding, "engine": engine})
 
 
 def parts_of(log: Log, count: int, seed: int) -> list[Array]:

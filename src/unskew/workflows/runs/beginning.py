@@ -59,6 +59,10 @@ class Shows:
         found: Array = np.searchsorted(self.lists.offsets, self.rows, side="right") - 1
         return found
 
+    def some(self, mask: Array) -> Shows:
+        """The pairs where a mask [M] holds."""
+        return replace(self, rows=self.rows[mask], exposure=self.exposure[mask], clicks=self.clicks[mask])
+
     def choices(self, *columns: Array) -> QueryChoices:
         """Which pair of a query is clicked, by columns [N] of all documents."""
         return QueryChoices(np.stack(columns, 1)[self.rows], self.exposure, self.clicks, self.query)

@@ -45,6 +45,11 @@ class Auto(Config):
         "affine",
         "additive",
         "tal",
+        "lbd",
+        "vectorization",
+        "edot",
+        "einter",
+        "mixem",
         "ipw",
         Table(name="ipw", propensity="swaps"),
     )
