@@ -10,13 +10,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
+from typing import IO
 
 import pytest
 
 HERE = Path(__file__).resolve().parents[1]
 QUICK = ("simulate", "ingest", "split", "split in two renames", "counts", "track", "save", "learn")
-"""Commands by name, all in one process."""
+"""Commands by name."""
 SLOW = (
     *("learn afresh", "learn in two renames", "learn mlp", "learn trees", "learn package", "learn shards"),
     "compare",
@@ -25,22 +28,44 @@ FEWEST = 10
 """Points that every command has at least; with fewer the hook would not have seen them."""
 
 
-def tried(folder: Path, jobs: tuple[str, ...], *how: str) -> dict[str, list[dict[str, object]]]:
-    command = [sys.executable, str(HERE / "helpers" / "stops.py"), str(folder), *how, *jobs]
-    given = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=given)
-    assert done.returncode == 0, done.stderr[-3000:]
-    points: dict[str, list[dict[str, object]]] = {job: [] for job in jobs}
-    for line in done.stdout.splitlines():
-        point = json.loads(line)
-        points[point.pop("job")].append(point)
-    return points
+class Stopper:
+    """The process of `stops.py`, which imports once for all commands and is asked for one after the other."""
+
+    def __init__(self, folder: Path, said: IO[str]) -> None:
+        self.said = said
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "helpers" / "stops.py"), str(folder / "jobs")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+
+    def points(self, job: str) -> list[dict[str, object]]:
+        """What is found at each point of a command."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(job, file=self.process.stdin, flush=True)
+        points = []
+        patience = Timer(1200, self.process.kill)
+        patience.start()
+        while (line := self.process.stdout.readline()) != "\n":
+            assert line, Path(self.said.name).read_text()[-3000:]
+            points.append(json.loads(line))
+        patience.cancel()
+        return points
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, object]]]:
-    """The points of the quick commands."""
-    return tried(tmp_path_factory.mktemp("stops"), QUICK)
+def stopper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopper]:
+    """Started once."""
+    folder = tmp_path_factory.mktemp("stops")
+    with (folder / "said").open("w") as said:
+        started = Stopper(folder, said)
+        yield started
+        started.process.kill()
+        started.process.communicate()
 
 
 def check(points: list[dict[str, object]]) -> None:
@@ -53,23 +78,15 @@ def check(points: list[dict[str, object]]) -> None:
     assert order == sorted(order, key="old new".index), "once the new one is there, it stays"
 
 
-@pytest.mark.xdist_group("stops")
-@pytest.mark.parametrize("job", QUICK)
-def test_a_killed_command_loses_nothing(quick: dict[str, list[dict[str, object]]], job: str) -> None:
-    check(quick[job])
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("stops")
-@pytest.mark.parametrize("job", SLOW)
-def test_a_killed_larger_command_loses_nothing(tmp_path: Path, job: str) -> None:
-    check(tried(tmp_path, (job,))[job])
+@pytest.mark.parametrize("job", [*QUICK, *(pytest.param(job, marks=pytest.mark.slow) for job in SLOW)])
+def test_a_killed_command_loses_nothing(stopper: Stopper, job: str) -> None:
+    check(stopper.points(job))
 
 
 @pytest.mark.parametrize("job", ["save", "ingest", pytest.param("learn", marks=pytest.mark.slow)])
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, job: str) -> None:
+def test_a_full_disk_is_one_line_and_loses_nothing(stopper: Stopper, job: str) -> None:
     """From each of its operations on nothing more can be opened or made."""
-    points = tried(tmp_path, (job,), "full")[job]
+    points = stopper.points(f"full {job}")
     last = points.pop()
     assert last["status"] == 0, last
     assert len(points) >= 3

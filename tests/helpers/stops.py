@@ -1,10 +1,10 @@
 """Finds out what a command leaves when it is killed before any one of its file operations, and how it goes on.
 
-    python stops.py FOLDER JOB ...        prints one JSON line for each point
+    python stops.py FOLDER        reads the name of a job in each line, and prints one JSON line for each point
 
-A process of its own imports everything once and forks. One child runs the command to its end and keeps, before
-each operation, a copy of all that is on the disk: just that is there when `kill -9` comes then. Another child is
-given the copy, reads what is there, and runs the same command again.
+An empty line ends what is found of a job. A process of its own imports everything once, for all jobs, and forks.
+One child runs the command to its end and keeps, before each operation, a copy of all that is on the disk: that is
+there when `kill -9` comes then. Another child is given the copy, reads what is there, and runs the command again.
 
 Operations are what Python's audit hook tells of files below the folder: opened to be written, renamed, removed,
 made, truncated, linked. Libraries that write by themselves (DuckDB, Arrow, safetensors, LightGBM) open files that
@@ -15,6 +15,7 @@ such as `.run.4711-1a2b3c4d.part` is removed without being looked at: copies tha
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import io
 import json
@@ -37,6 +38,9 @@ CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 OWN = re.compile(r"\d+-[0-9a-f]{8}|unskew-\w{8}")
 """What differs from run to run in a name: a process and a number, or letters."""
+
+unloaded: set[str] = set()
+"""Modules that were asked for once: what cannot be imported by its name is not tried again."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def tree(folder: Path) -> str:
 
 def forked(work: Callable[[], Any]) -> tuple[int, Any]:
     """Run it in a child: its exit status, and what it returned; or how it failed."""
+    gc.freeze()  # else a child that collects garbage copies every page of what is imported
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -115,10 +120,11 @@ def forked(work: Callable[[], Any]) -> tuple[int, Any]:
         try:
             os.close(there)
             sys.stderr = sys.stdout = io.StringIO()
-            said = json.dumps(work(), default=str).encode()
+            answer = work()
+            said = json.dumps([answer, [*sys.modules]], default=str).encode()
             status = 0
         except BaseException:
-            said = json.dumps(traceback.format_exc()[-1500:]).encode()
+            said = json.dumps([traceback.format_exc()[-1500:], []]).encode()
         with os.fdopen(here, "wb") as pipe:
             pipe.write(said)
         os._exit(status)
@@ -126,7 +132,9 @@ def forked(work: Callable[[], Any]) -> tuple[int, Any]:
     with os.fdopen(there, "rb") as pipe:
         heard = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status, json.loads(heard) if heard else None
+    answer, modules = json.loads(heard) if heard else (None, [])
+    load(modules)
+    return status, answer
 
 
 def must(work: Callable[[], Any]) -> Any:
@@ -147,8 +155,9 @@ def put_back(copy: Path, folder: Path) -> None:
 def load(modules: list[str]) -> None:
     """Import what a child needed, so that those after it need not."""
     for name in modules:
-        with suppress(Exception):
-            if name not in sys.modules and not name.startswith("_"):
+        if name not in sys.modules and name not in unloaded and not name.startswith("_"):
+            unloaded.add(name)
+            with suppress(Exception):
                 import_module(name)
 
 
@@ -176,12 +185,11 @@ def points(job: Job, folder: Path) -> Iterator[dict[str, Any]]:
 
     def undisturbed() -> Any:
         job.new()
-        return job.read(), [*sys.modules]
+        return job.read()
 
     if job.adds and job.old is not None:
         must(job.old)
-    new, modules = must(undisturbed)
-    load(modules)
+    new = must(undisturbed)
     after = names(folder)
     put_back(copies / "bare", folder)
     if job.old is not None:
@@ -225,7 +233,7 @@ def full(job: Job, folder: Path) -> Iterator[dict[str, Any]]:
     old = must(lambda: found_in(job))
     shutil.copytree(folder, copies / "old")
     before = names(folder)
-    load(must(lambda: (job.new(), [*sys.modules])[1]))
+    must(job.new)
     for number in count(1):
         put_back(copies / "old", folder)
         status, answer = forked(partial(until_full, job, folder, number))
@@ -263,19 +271,20 @@ def until_full(job: Job, folder: Path, number: int) -> tuple[Any, list[str], str
 
 
 def main() -> None:
-    """Print what is found at each point of some jobs; after the word `full`, when the disk is full from there."""
+    """Print what is found at each point of the jobs asked for; after the word `full`, on a disk that is full."""
     from stopped_jobs import JOBS
 
-    base, asked = Path(sys.argv[1]).resolve(), sys.argv[2:]
-    look = full if asked[0] == "full" else points
-    for name in asked[look is full :]:
-        folder = base / name.replace(" ", "_")
+    base = Path(sys.argv[1]).resolve()
+    for asked in map(str.strip, sys.stdin):
+        name = asked.removeprefix("full ")
+        folder = base / asked.replace(" ", "_")
         folder.mkdir(parents=True)
         os.chdir(folder)
         (folder / "tmp").mkdir()
         os.environ |= {"UNSKEW_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
-        for found in look(JOBS[name], folder):
-            print(json.dumps({"job": name} | found), flush=True)
+        for found in (points if name == asked else full)(JOBS[name], folder):
+            print(json.dumps(found), flush=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":
