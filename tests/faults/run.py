@@ -25,6 +25,7 @@ import ast
 import contextlib
 import fnmatch
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -413,6 +414,8 @@ def names(named: str, test: str) -> bool:
 def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[..., None]) -> None:
     """Every fault in one of the copies, as many at once as there are copies."""
     pending = list(reversed(faults))
+    all_places(ROOT), tests_by_name(ROOT)  # read once, not in every process that is forked
+    gc.freeze()  # nor does one that collects garbage copy every page of the libraries
     at_work: dict[int, tuple[Fault, Path]] = {}
     free = list(copies)
     while pending or at_work:
@@ -432,6 +435,7 @@ def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[..., None]
         fault, place = at_work.pop(ended)
         tell(fault, **json.loads((place / "result").read_text()))
         free.append(place)
+    gc.unfreeze()
 
 
 def score(faults: list[Fault], results: dict[str, str]) -> tuple[str, bool]:
