@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from unskew import __version__
@@ -39,6 +40,7 @@ from unskew.diagnosis.verdicts.advice import (
     swaps_of,
 )
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
+from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
 from unskew.examination import Examination
 from unskew.names import REQUIRED, Names
@@ -89,12 +91,21 @@ class Diagnosis(Result):
     judged: RateMatrix | None = None
     """Click rates by label and rank, of a log that has labels."""
     version: str = __version__
-    told: ClassVar = ("swap_plan",)
+    told: ClassVar = ("swap_plan", "engine")
 
     @property
     def swap_plan(self) -> list[dict[str, Any]]:
         """Swaps that would link all ranks, as `unskew serve --swap-plan` carries them out."""
         return self.evidence.graph.swap_plan
+
+    @property
+    def engine(self) -> EnginePrior | None:
+        """What the order shown says of relevance; None where the log tells no examination."""
+        if self.evidence.chosen is None:
+            return None
+        seen, rates = self.evidence.examination.usable(), self.curves.rates
+        shown, clicks = (np.array(each[: seen.known], float) for each in (rates.pages, rates.clicks))
+        return EnginePrior.of(shown, clicks, seen)
 
     def propensities(self) -> Examination:
         """Examination by rank for `ipw`, `doubly_robust` and other learners; an error where the log tells none."""

@@ -109,13 +109,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """Scores [n], higher is better; rows of one list are ranked by them."""
+        """Scores [n], higher is better; rows of one list are ranked by them.
+
+        Where X has the column of positions, these are the ranks of today's engine, which scores begin from.
+        """
         check_is_fitted(self)
-        features, _ = self._features(self._taken(X)[0], None, reset=False)
+        X, said = self._taken(X)
+        features, _ = self._features(X, None, reset=False)
         with _as_value_errors():
-            return self.model_.score(
-                features if isinstance(features, pa.Table) else self._named(features, np.array([0, len(features)]))
-            )
+            if isinstance(features, pa.Table):
+                return self.model_.score(features)
+            lists = self._named(features, np.array([0, len(features)]))
+            ranks = None if "position" not in said else np.asarray(said["position"], np.float64)
+            return self.model_.score(replace(lists, shown=ranks))
 
     def score(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None) -> float:
         """Mean nDCG@10 over groups, by grades or clicks y [n]; groups in which all of y is 0 are left out.

@@ -99,6 +99,12 @@ def _seen(found: Diagnosis) -> Section:
     rank, value, low, high = points[-1]
     spread = "" if low is None else f" ({low:.2f} to {high:.2f})"
     text = f"Rank {rank} is looked at {value:.2f}{spread} times as often as rank 1, by {curve.found_by}."
+    if (engine := found.engine) is not None:
+        text += (
+            f"\n\nThe order shown: once looked at, what stands at rank 1 is clicked {engine.steepness:.1f} times "
+            f"as often as what stands at rank {len(engine.relevance)}. The larger that is, the better the order is "
+            "already, and the more a ranker gains by beginning from it (`unskew learn` does)."
+        )
     return Section(SEEN, text, figures=[curves_figure("Examination", {curve.found_by: points}, EXAMINATION)])
 
 
