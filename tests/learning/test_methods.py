@@ -149,9 +149,20 @@ class Given:
 
 
 def context(log: Log | None, config: MethodConfig) -> Context:
-    known = Context(positions=K) if log is None else LogData(log).context(config)
+    known = Context(positions=K) if log is None else known_of(log, config)
     columns = {"serp_device": np.arange(6) % 2, "serp_height": np.arange(6) % 3}
     return replace(known, positions=K, presentation=fit_presentation(columns, config.serp, bins=config.bins))
+
+
+contexts: dict[tuple[int, str], tuple[Log, Context]] = {}
+
+
+def known_of(log: Log, config: MethodConfig) -> Context:
+    """What a method is told of a log; shuffled pages are diagnosed once for a log and a config."""
+    key = id(log), repr(config)  # the log is kept, so that its id stays its own
+    if key not in contexts:
+        contexts[key] = log, LogData(log).context(config)
+    return contexts[key][1]
 
 
 def columns(method: MethodModule) -> int:
