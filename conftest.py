@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import shutil
@@ -74,6 +75,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long groups first where there are several processes, so that none is left for one of them at the end."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: -BUDGET.get(group_of(item.nodeid), 0.0))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: who collects garbage need not look at it again, nor copy it in a fork."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end all of it may go."""
+    gc.unfreeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
