@@ -424,7 +424,7 @@ def test_on_a_page_with_bias_it_beats_those_that_know_the_rank_alone() -> None:
     log = simulate(lists, WholePage(), pages=15_000, seed=5)
 
     def dcg(method: str | BAL) -> float:
-        run = unskew.learn(log, method, seed=1, steps=500, batch=128)
+        run = unskew.learn(log, method, seed=1, steps=250, batch=128)
         return unskew.measure_ranking(run.score(test), test, ["dcg@10"]).means["dcg@10"]
 
     assert dcg(BAL(factors=FACTORS)) > max(dcg("naive"), dcg("dla")) + 0.2
