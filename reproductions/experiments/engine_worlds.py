@@ -1,7 +1,7 @@
 """Is a run that begins as the engine ever worse than the order shown, and better than what there was?
 
-    python reproductions/experiments/engine_worlds.py --seeds 0 60 --out engine.jsonl       # goes on where it stopped
-    python reproductions/experiments/engine_worlds.py --out engine.jsonl --show             # the tables alone
+    python reproductions/experiments/engine_worlds.py --seeds 0 60 --out engine.jsonl    # goes on where it stopped
+    python reproductions/experiments/engine_worlds.py --out engine.jsonl --show          # the tables alone
     python reproductions/experiments/engine_worlds.py --seeds 0 60 --safe --out safe.jsonl
 
 A world is an engine (weak, medium, strong), features that know all, most or half of what people want, a way of
