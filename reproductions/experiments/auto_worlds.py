@@ -53,9 +53,8 @@ def measured(seed: int, steps: int, before: dict | None) -> dict:
         "about": {name: getattr(world, name) for name in ("behaviour", "logger", "shuffled", "pages", "steep")},
         "ndcg": found,
         "logging": float(np.nanmean(shown)),
-        "auto": pick.label,
-        "as_shown": None if pick.outcome is None else pick.outcome.as_shown,
-        "verdict": None if pick.against_naive is None else pick.against_naive.verdict,
+        "auto": pick.choice,
+        "gain": None if pick.likelihood is None else pick.likelihood[pick.choice] - (pick.alone or 0.0),
         "lacking": lacking,
         "seconds": [round(fitted, 2), round(time.process_time() - began - fitted, 2)],
     }

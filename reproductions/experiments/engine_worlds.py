@@ -153,7 +153,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         means = " | ".join(f"{mean:.3f}" for mean in table.mean(0))
         print(f"| {label} | {len(some)} | {means} | {over:+.4f} | {(table[:, -1] - table[:, 0]).min():+.3f} |")
     gains = np.array([row["ndcg"]["default"] - row["ndcg"]["shown"] for row in rows])
-    print(f"\nover the order shown: {gains.mean():+.4f}, spread {gains.std(ddof=1):.4f}, worst {gains.min():+.4f}")
+    print(f"\nover the order shown: {gains.mean():+.4f}, spread {gains.std():.4f}, worst {gains.min():+.4f}")
     if "dla" in names:
         ratio = sum(row["seconds"]["default"] for row in rows) / sum(row["seconds"]["dla"] for row in rows)
         print(f"processor time of the default run over that of dla without the engine: {ratio:.2f}")
@@ -164,18 +164,19 @@ def show(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 60))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="a line of JSON for each world, to go on from")
     parser.add_argument("--safe", action="store_true")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out and options.out.exists() else []
     for seed in () if options.show else range(*options.seeds):
         if all(row["world"] != seed for row in done):
             done.append(measured(seed, options.safe))
-            with options.out.open("a") as file:
-                file.write(json.dumps(done[-1]) + "\n")
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(done[-1]) + "\n")
     show(done)
 
 
