@@ -170,7 +170,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out and options.out.exists() else []
+    done: list[dict[str, Any]] = []
+    if options.out is not None and options.out.exists():
+        done = [json.loads(line) for line in options.out.read_text().splitlines()]
     for seed in () if options.show else range(*options.seeds):
         if all(row["world"] != seed for row in done):
             done.append(measured(seed, options.safe))
