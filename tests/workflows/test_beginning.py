@@ -21,8 +21,7 @@ from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.served import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
-from unskew.workflows.runs.beginning import Shows
-from unskew.workflows.runs.safety import Gains, make_safe
+from unskew.workflows.runs.beginning import Gains, Shows, make_safe
 
 THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
 QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1}
@@ -290,7 +289,7 @@ def test_shuffled_pages_may_speak_against_a_move(strong: Log, monkeypatch: pytes
     )
     assert run.metrics.engine is not None
     for shuffled, share in ((None, 0.25), (good, 0.25), (bad, 0.0)):
-        monkeypatch.setattr("unskew.workflows.runs.safety.gains_of", lambda *_, other=shuffled: (good, other))
+        monkeypatch.setattr("unskew.workflows.runs.beginning.gains_of", lambda *_, other=shuffled: (good, other))
         assert make_safe(run.model, run.metrics.engine, strong)[1].share == share
 
 

@@ -251,7 +251,7 @@ def documents(
     taken = None if model is None else model.taken
     lists = read_lists(features, doc_ids, texts=texts, columns=names, candidates=shown, taken=taken)
     if isinstance(model, Scorer) and model.combination is not None:
-        ranks = [each for each in (*shown, *several(features)) if has_ranks(each, names)]
+        ranks = [each for each in (*shown, *several(features)) if each is not None and has_ranks(each, names)]
         lists = ranked_lists(lists, ranks, names)
         if lists.shown is None and model.combination.pairs is None:
             warn(

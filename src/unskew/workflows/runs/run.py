@@ -52,12 +52,11 @@ from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists
 from unskew.workflows.inputs.rankings import ModelRanking
 from unskew.workflows.proofs.proof import prove
-from unskew.workflows.runs.beginning import Begun, begin
+from unskew.workflows.runs.beginning import Begun, Safety, started
 from unskew.workflows.runs.data import TrainingData, check_worth, encoded, own_lists
 from unskew.workflows.runs.fitters import FITTERS, Fitter
 from unskew.workflows.runs.folder import RUN, RUN_FILE, claimed, refuse_to_overwrite, versions
 from unskew.workflows.runs.judges import Pick
-from unskew.workflows.runs.safety import Safety, make_safe
 from unskew.workflows.runs.settings import Settings, settled
 
 CANNOT = "Against what was shown: cannot tell"
@@ -224,16 +223,9 @@ def run(
         if place is not None:
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
-        begun, safety = begin(model, data, asked.engine), None
-        if asked.engine == "safe" and begun is not None and begun.combination is not None:
-            held = data.held_out_pages()
-            assert held is not None, "it began with them"
-            begun, safety = make_safe(model, begun, held)
+        begun, safety = started(model, data, asked.engine)
         model.card = replace(model.card, encoding=encoding)
-        if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
-            lists_seen = int(np.searchsorted(data.documents.offsets, CHECKED)) + 1
-            first = data.documents.take(slice(0, min(lists_seen, len(data.documents))))
-            model.sample = model.prepared(first)[:CHECKED]  # to try what is saved on
+        _sample(model, data.documents)
         stands = standing(model, None)
         if leads and judged:
             tested = isinstance(test, Log)
@@ -265,6 +257,14 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
         return FITTERS[asked.fitted_by](settled(asked, data.facts().queries), data, scaler)
+
+
+def _sample(model: Scorer, documents: Lists | Shards) -> None:
+    """Give a network some documents of training to try what is saved on."""
+    if isinstance(model, Model) and isinstance(documents, Lists) and not model.reads:
+        lists_seen = int(np.searchsorted(documents.offsets, CHECKED)) + 1
+        first = documents.take(slice(0, min(lists_seen, len(documents))))
+        model.sample = model.prepared(first)[:CHECKED]
 
 
 def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
