@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError, Option, warn
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, list_chunks, load_scorer
 from unskew.logs.reader import StoredLog, under_our_names
@@ -253,11 +253,6 @@ def documents(
     if isinstance(model, Scorer) and model.combination is not None:
         ranks = [each for each in (*shown, *several(features)) if each is not None and has_ranks(each, names)]
         lists = ranked_lists(lists, ranks, names)
-        if lists.shown is None and model.combination.pairs is None:
-            warn(
-                "nothing says at which rank the engine has these documents, so they are scored by features alone; "
-                "name a log, or a table with query_id, doc_id and position, as candidates"
-            )
     return tracked_lists(model, lists, tracked)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from unskew.errors import warn
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.names import Names
@@ -70,6 +71,11 @@ def predict(
     model = load_scorer(run) if isinstance(run, str | Path) else run if isinstance(run, Scorer) else run.model
     names = Names.of(columns, run)
     lists = documents(model, features, names, candidates=candidates, doc_ids=doc_ids, tracked=tracked)
+    if model.combination is not None and lists.shown is None and model.combination.pairs is None:
+        warn(
+            "nothing says at which rank the engine has these documents, so they are scored by features alone; "
+            "name a log, or a table with query_id, doc_id and position, as candidates"
+        )
     blocks = score_blocks(model, lists, names)
     table = None
     if place is None:
