@@ -20,7 +20,8 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError, RunError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.measuring import ClickEvidence, LoggedPages, mean_over_seeds, ndcg_metric
+from unskew.measuring import ClickEvidence, Judge, LoggedPages, mean_over_seeds, ndcg_metric, places, shown_places
+from unskew.measuring import examination_of as counted_examination
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
 from unskew.options.runs import DataFiles, LogFiles
 from unskew.results import plain
@@ -33,7 +34,7 @@ from unskew.workflows.runs.auto import FEW_QUERIES
 from unskew.workflows.runs.beginning import examination_of
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
-from unskew.workflows.runs.judges import Contest, held_against
+from unskew.workflows.runs.judges import Contest
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.sources import RunSources, within
 
@@ -233,12 +234,12 @@ class LearnedRankers:
         return chosen
 
     def against(self, key: tuple[str, int], other: tuple[str, int] | None, level: float) -> ClickEvidence:
-        """A ranker against another, or against what was shown, on test pages."""
-        parts = []
+        """What clicks of test pages say of a ranker against another, or against what was shown."""
+        judge = Judge(examination=counted_examination(self.whole))
         for number, (pages, row) in enumerate(self.pages):
-            held = None if other is None else self.rankers[other][number][row]
-            parts.append((pages, self.rankers[key][number][row], held))
-        return held_against(parts, self.whole, level)
+            held = shown_places(pages) if other is None else places(self.rankers[other][number][row], pages)
+            judge.add(pages, places(self.rankers[key][number][row], pages), held)
+        return judge.finish(level)
 
 
 def judged(log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> tuple[dict[str, int], list[LogRow]]:

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError, Key, UnskewError
-from unskew.examination import Examination
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
-from unskew.workflows.runs.beginning import engine_prior, examination_of
+from unskew.workflows.runs.beginning import engine_of
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.judges import Contest, Pick, Ranked
 from unskew.workflows.runs.run import run
@@ -55,7 +53,7 @@ def choose(asked: Settings, data: LogData) -> Pick:
     clicks = sum(clicks_of(data.train, part) for part in parts)
     if clicks < FEWEST_CLICKS:
         return usual(f"{clicks:,} held-out clicks are too few to choose by")
-    prior, examination = begins(asked, data.train)
+    prior, examination, _ = engine_of(data.train, asked.engine)
     learned: dict[str, list[Array]] = {}
     left_out: dict[str, str] = {}
     for label, method in methods.items():
@@ -73,16 +71,6 @@ def choose(asked: Settings, data: LogData) -> Pick:
     label = found.order[0]
     told = because(found, begins=prior is not None)
     return Pick(label, methods[label], told, found.order, found.values, found.alone, found.clicks, left_out)
-
-
-def begins(asked: Settings, log: Log) -> tuple[EnginePrior | None, Examination | None]:
-    """What the order shown says, and examination, where the scores of this run will begin there."""
-    if asked.engine == "none":
-        return None, None
-    examination, reason = examination_of(log)
-    if examination is None and asked.engine == "auto":
-        return None, None
-    return engine_prior(log, examination, reason), examination
 
 
 def usual(

@@ -139,12 +139,25 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     if not isinstance(data, LogData) or data.held_out is None:
         what = "no clicks were held out that say how far" if isinstance(data, LogData) else "the log is in shards"
         return Begun(None, what)
-    examination, reason = examination_of(data.train)
-    if examination is None and engine == "auto":
+    prior, examination, reason = engine_of(data.train, engine)
+    if prior is None:
         return Begun(None, f"the log tells no examination, {reason}")
-    prior = engine_prior(data.train, examination, reason)
     model.combination = combine(model, data.held_out, prior, examination)
     return Begun(model.combination, None, examination)
+
+
+def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None, str | None]:
+    """What the order shown says, by slots that were not filled at random, examination, or why it is not known.
+
+    No prior where a run is not to begin there: it was told so, or examination is not known and nobody insists.
+    """
+    examination, reason = (None, None) if engine == "none" else examination_of(log)
+    if engine == "none" or (examination is None and engine == "auto"):
+        return None, None, reason
+    usual = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
+    usual = usual if usual.any() else ~usual
+    shown, clicked = rank_counts(log.position[usual], np.ones(int(usual.sum())), log.click[usual])
+    return EnginePrior.of(shown, clicked, examination, reason), examination, reason
 
 
 def examination_of(log: Log) -> tuple[Examination | None, str | None]:
@@ -177,14 +190,6 @@ def within(values: Array, query: Array) -> float:
     _, place = np.unique(query, return_inverse=True)
     mean = np.bincount(place, values) / np.bincount(place)
     return float(np.sqrt(np.square(values - mean[place]).mean()))
-
-
-def engine_prior(log: Log, examination: Examination | None, reason: str | None) -> EnginePrior:
-    """Mean relevance by rank, of slots that were not filled at random."""
-    usual = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
-    usual = usual if usual.any() else np.ones(len(log.row), bool)
-    shown, clicked = rank_counts(log.position[usual], np.ones(int(usual.sum())), log.click[usual])
-    return EnginePrior.of(shown, clicked, examination, reason)
 
 
 # ---- safe ----

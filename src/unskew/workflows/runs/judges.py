@@ -23,7 +23,6 @@ from unskew.engine_prior import EnginePrior
 from unskew.examination import Examination
 from unskew.learning.methods import Learner
 from unskew.learning.scoring.combination import BELIEF
-from unskew.measuring import ClickEvidence, Judge, LoggedPages, examination_of, places, shown_places
 from unskew.results import Result
 from unskew.settings import Table
 from unskew.types import Array, Log
@@ -114,18 +113,3 @@ class Contest:
         pairs = ((parts[0], parts[1]), (parts[1], parts[0]))
         weights = [np.maximum(other.fit(mean, deviation), 0.0) for _, other in pairs]
         return float(sum(part.likelihood(each).sum() for (part, _), each in zip(pairs, weights, strict=True)))
-
-
-JudgedPages = tuple[LoggedPages, Array, Array | None]
-"""Pages, the scores [I] of a ranker, and those of what it is held against; None: as shown."""
-
-
-def held_against(parts: Sequence[JudgedPages], whole: LoggedPages, level: float = 0.95) -> ClickEvidence:
-    """What clicks say of a ranker against another, or against what was shown.
-
-    Examination is what `whole`, the pages of all parts, tell of it.
-    """
-    judge = Judge(examination=examination_of(whole))
-    for pages, new, other in parts:
-        judge.add(pages, places(new, pages), shown_places(pages) if other is None else places(other, pages))
-    return judge.finish(level)
