@@ -310,14 +310,14 @@ def test_the_plan_of_a_diagnosis_is_carried_out(tmp_path: Path) -> None:
     path.write_text(
         json.dumps({"swap_plan": [{"ranks": [6, 7], "share": 0.25}, {"ranks": [11, 12], "share": 0.5}]})
     )
-    policy = SwapRanks.from_diagnosis(path, cap=1)
+    policy = policy_from("swaps", swap_plan=path, cap=1)
     assert policy.policy_id == "swaps(6-7:0.25,11-12:0.5)"
     made = policy.rank(np.arange(12), -np.arange(12.0), request_id="a")
     assert made.propensity[5] in (0.125, 0.875)
     assert made.propensity[0] == 1
     path.write_text(json.dumps({"swap_plan": None}))
     with pytest.raises(DataError, match="has no swap_plan"):
-        SwapRanks.from_diagnosis(path)
+        policy_from("swaps", swap_plan=path)
 
 
 def test_a_policy_comes_from_the_settings_of_a_command(tmp_path: Path) -> None:

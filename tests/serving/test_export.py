@@ -35,7 +35,7 @@ from unskew.learning.rankers import DoublyRobustMLP
 from unskew.learning.scoring.model import build
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import ENGINES, TARGETS, opensearch, possible, solr, vespa
-from unskew.serving.export.plain import Branch, EngineFeature, Form, Leaf, features_of, plain_trees
+from unskew.serving.export.forms import Branch, EngineFeature, Form, Leaf, features_of, plain_trees
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.flags import known_names

@@ -11,13 +11,11 @@ from pathlib import Path
 from pydantic import Field
 
 from unskew.errors import ConfigError, Key, Option
-from unskew.serving.explore.cost import PolicyCost, chance_matrix, policy_cost
 from unskew.serving.explore.plackett_luce import PlackettLuce
-from unskew.serving.explore.policy import Decision, Policy, as_ranked
-from unskew.serving.explore.shuffle import BoundedShuffle
+from unskew.serving.explore.policy import Decision, Policy, PolicyCost, as_ranked, chance_matrix, policy_cost
 from unskew.serving.explore.swaps import SwapRanks
 from unskew.serving.explore.team_draft import TeamDraft
-from unskew.serving.explore.top_one import TopOne
+from unskew.serving.explore.uniform import BoundedShuffle, TopOne
 from unskew.settings import Config, checked, known
 
 __all__ = [

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from unskew.errors import DataError
 from unskew.files import read_json
 from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, unmoved
-from unskew.settings import Config, checked
+from unskew.settings import Config
 from unskew.types import Array
 
 Rank = Annotated[int, Field(ge=1)]
@@ -72,13 +72,8 @@ class SwapRanks(Policy):
         return self.share * sum(swap.share for swap in self.swaps)
 
     @classmethod
-    def from_diagnosis(cls, path: Path | str, *, cap: int | None = None) -> Self:
-        """The plan in the JSON that `unskew diagnose --json FILE` writes."""
-        return checked(cls, cls.plan_of(path) | {"cap": cap}, "swap_plan")
-
-    @classmethod
     def plan_of(cls, path: Path | str, *, depth: int | None = None) -> dict[str, object]:
-        """The settings that such a file holds: its swaps, and a depth that reaches them unless one is given."""
+        """What a file of `unskew diagnose --json` holds: swaps, and a depth that reaches them unless given."""
         plan = read_json(Path(path)).get("swap_plan")
         if not plan:
             hint = "its `evidence.graph` says why; a log whose ranks are linked needs none"

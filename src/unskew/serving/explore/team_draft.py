@@ -32,6 +32,7 @@ class TeamDraft(Policy):
     """
 
     name: ClassVar[str] = "team_draft"
+    interleaves: ClassVar[bool] = True
     depth: Annotated[int, Field(ge=1, le=20)] = 10
     """Results that are drafted; below them the first ranking goes on."""
     first: str = "first"

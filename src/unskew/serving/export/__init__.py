@@ -16,15 +16,11 @@ from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.options.serving import ExportArguments
 from unskew.serving.export import engines
-from unskew.serving.export.exported import ENGINES, JUDGED, Exported, ExportedModel, refuse_unused
-from unskew.serving.export.networks import standalone
-from unskew.serving.export.plain import GIVEN, features_of
-from unskew.serving.export.tables import has_judgments, write_judgments, write_propensities
+from unskew.serving.export.exported import ENGINES, JUDGED, Exported, ExportedModel, Source, opened, refuse_unused
+from unskew.serving.export.forms import GIVEN, features_of, standalone
+from unskew.serving.export.tables import GRADED, has_judgments, write_judgments, write_propensities
 from unskew.settings import checked, known, no_such
 from unskew.workflows.inspections.propensity import propensity
-from unskew.workflows.runs.run import Run
-
-Source = Run | Scorer | Path | str
 
 
 def export(
@@ -85,11 +81,6 @@ def _how(scorer: Scorer, to: str, run: Source) -> str:
     raise ConfigError(GRADED)
 
 
-def opened(run: Source) -> Scorer:
-    """The model of a run."""
-    return run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
-
-
 def _lightgbm(asked: ExportArguments, out: Path) -> ExportedModel:
     made = opened(asked.run).raw_trees()
     trees, about = made.text.count("\nTree="), GIVEN | {"features": made.features}
@@ -130,26 +121,15 @@ def _completed(folder: Path) -> ExportedModel:
     return ExportedModel(str(folder / "model.onnx"), features=scorer.card.features)
 
 
-def _engine(asked: ExportArguments, out: Path) -> ExportedModel:
-    return engines.write_engine(opened(asked.run), asked, out)
-
-
-def _judgments(asked: ExportArguments, out: Path) -> Exported:
-    if not isinstance(asked.run, str | Path) or (Path(asked.run) / "model.json").exists():
-        raise ConfigError(GRADED)
-    return write_judgments(Path(asked.run), asked, out)
-
-
-GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew compare-click-models"
 TARGETS: Mapping[str, Callable[[ExportArguments, Path], Exported]] = {
     "lightgbm": _lightgbm,
     "onnx": _onnx,
-    "solr": _engine,
-    "opensearch": _engine,
-    "elasticsearch": _engine,
-    "vespa": _engine,
+    "solr": engines.write_engine,
+    "opensearch": engines.write_engine,
+    "elasticsearch": engines.write_engine,
+    "vespa": engines.write_engine,
     "propensities": write_propensities,
-    "quepid": _judgments,
-    "workbench": _judgments,
+    "quepid": write_judgments,
+    "workbench": write_judgments,
 }
 """What can be written, by what."""

@@ -28,10 +28,9 @@ from unskew.learning.boosters import Forest, package
 from unskew.learning.scoring.scorer import Scorer
 from unskew.names import Names
 from unskew.options.serving import ExportArguments
-from unskew.serving.export import opensearch, solr, vespa
-from unskew.serving.export.exported import ExportedModel, Fidelity
-from unskew.serving.export.networks import plain_layers, plain_weights, scored_network, standalone
-from unskew.serving.export.plain import GIVEN, EngineFeature, Form, Node, features_of, lightgbm_trees, plain_trees
+from unskew.serving.export import forms, opensearch, solr, vespa
+from unskew.serving.export.exported import ExportedModel, Fidelity, opened
+from unskew.serving.export.forms import EngineFeature, Form, Node, features_of
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 from unskew.workflows.inputs.rankings import documents
@@ -52,20 +51,22 @@ def exact_form(scorer: Scorer, to: str) -> Form:
     if scorer.reads:
         raise ConfigError("it reads text, which engines do not give as numbers; serve it with unskew")
     if scorer.card.trees is not None:
-        return Form("trees", plain_trees(scorer))
-    if (found := plain_weights(scorer)) is not None:
-        return Form("linear", found)
-    if to == "solr":
-        return Form("network", plain_layers(scorer, solr.ACTIVATIONS))
-    if to == "vespa":
-        return Form("ONNX", standalone(scorer))
-    scored_network(scorer)  # it may have a better reason
-    raise ConfigError("networks do not run there")
+        return Form("trees", forms.plain_trees(scorer))
+    from torch import nn
+
+    ranker, _ = forms.scored_network(scorer)
+    linear = isinstance(ranker, nn.Sequential) and len(ranker) == 1
+    if not linear and to == "vespa":
+        return Form("ONNX", forms.standalone(scorer))
+    if not linear and to != "solr":
+        raise ConfigError("networks do not run there")
+    layers = forms.plain_layers(scorer, solr.ACTIVATIONS)
+    return Form("linear", layers[0]) if linear else Form("network", layers)
 
 
-def write_engine(scorer: Scorer, asked: ExportArguments, out: Path) -> ExportedModel:
+def write_engine(asked: ExportArguments, out: Path) -> ExportedModel:
     """Write the folder of an engine."""
-    to = str(asked.to)
+    to, scorer = str(asked.to), opened(asked.run)
     refuse_existing(out, force=asked.force, ours=FOLDER)
     form, facts = _formed(scorer, to, asked)
     features = features_of(scorer)
@@ -103,7 +104,7 @@ def _formed(scorer: Scorer, to: str, asked: ExportArguments) -> tuple[Form, dict
 
 def told(features: Sequence[EngineFeature]) -> dict[str, Any]:
     """What features.json says."""
-    given = {name: how for name, how in GIVEN.items() if name != "missing"}
+    given = {name: how for name, how in forms.GIVEN.items() if name != "missing"}
     return given | {"features": [vars(each) for each in features]}
 
 
@@ -152,7 +153,7 @@ def distill(scorer: Scorer, lists: Lists) -> tuple[list[Node], Fidelity]:
     ndcg = np.mean([ndcg_score([scores[each] - scores[each].min()], [told[each]], k=TOP) for each in tried])
     booster = _taught(features, mean, count)
     forest = Forest("lightgbm", [booster], [booster.current_iteration()], np.zeros(1), np.ones(1))
-    trees = list(lightgbm_trees(forest, Scaler("none", features.shape[1]), features_of(scorer)))
+    trees = forms.grown(forms.lightgbm_tables(forest), Scaler("none", features.shape[1]), features_of(scorer))
     return trees, Fidelity(len(tried), round(float(tau), 4), round(float(ndcg), 4))
 
 

@@ -1,14 +1,19 @@
-"""What was exported, as told to who asked; and which forms an option is for."""
+"""What is exported, and what was, as told to who asked; and which forms an option is for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from unskew.errors import ConfigError, Option
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.options.serving import ExportArguments
 from unskew.results import Result
+from unskew.workflows.runs.run import Run
+
+Source = Run | Scorer | Path | str
 
 ENGINES = ("solr", "opensearch", "elasticsearch", "vespa")
 JUDGED = ("quepid", "workbench")
@@ -31,6 +36,11 @@ def refuse_unused(asked: ExportArguments) -> None:
         if asked.to not in targets and getattr(asked, name) != type(asked).model_fields[name].default:
             told = f" {', '.join(targets)}, not for {asked.to}"
             raise ConfigError((Option(name), " is for ", Option("to"), told))
+
+
+def opened(run: Source) -> Scorer:
+    """The model of a run."""
+    return run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
 
 
 @dataclass(frozen=True)

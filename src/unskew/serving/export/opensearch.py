@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.serving.export.plain import EngineFeature, Form, Leaf, Node, branches, identifiers
+from unskew.serving.export.forms import EngineFeature, Form, Leaf, Node, branches, identifiers
 
 SCRIPT = "params.sign * (doc[params.field].size() == 0 ? params.fallback : doc[params.field].value)"
 POSITIVE = f"Math.max(0.0, {SCRIPT})"

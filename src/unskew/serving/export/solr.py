@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.serving.export.plain import EngineFeature, Form, Leaf, Node, branches
+from unskew.serving.export.forms import EngineFeature, Form, Leaf, Node, branches
 
 SLACK = np.float32(1e-6)
 """What Solr adds to thresholds."""

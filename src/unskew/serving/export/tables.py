@@ -1,21 +1,11 @@
 """What was learned of clicks, as tables: examination by rank with weights of rows, and judgments as grades.
 
-`--to propensities` is for who trains with LightGBM or XGBoost themselves. OUT is a CSV of position, examination
-(relative to rank 1) and weight (its inverse). With `rows`, a log, OUT is the name of their data file with a row
-for each impression of the log, in its order, and beside it lie the files that both packages look for when they
-read OUT (docs/how_to/export.md): the log of examination, which a score starts from, the weight and the rank of
-each row, and the rows of each page.
+`--to propensities` is for who trains with LightGBM or XGBoost themselves, `--to quepid` and `--to workbench` for
+tools that read grades; docs/how_to/export.md says what files they write.
 
-`--to quepid` and `--to workbench` write relevance from clicks as the grades that tools read. SOURCE is a table
-(CSV or Parquet) of query_id, doc_id, relevance and standard_error, as `unskew judge` and `unskew
-compare-click-models` write it, or a log (`judged_log`). A column `query`, where there is one, says what was asked,
-else the query goes by its id.
-
-It is a CSV of query, docid and rating, or for the workbench OUT.json, the body of `PUT
-_plugins/_search_relevance/judgments` of OpenSearch. Beside both, OUT.confidence.csv has query, docid, rating,
-confidence, the relevance with its interval (low, high: 90 % of cases) and the grades at its ends. Grades are 0 to
-GRADES - 1, of equal width on relevances 0 to `top`. With estimate m and standard error s, the confidence in the
-grade whose relevances are [a, b) is Phi((b - m) / s) - Phi((a - m) / s), the outer grades open outwards.
+Grades are 0 to GRADES - 1, of equal width on relevances 0 to `top`. With estimate m and standard error s, the
+confidence in the grade whose relevances are [a, b) is Phi((b - m) / s) - Phi((a - m) / s), the outer grades open
+outwards. Intervals (low, high) hold in 90 % of cases.
 
 What is too thin is left out and counted: no relevance or no standard error, shown less than SHOWN times, or less
 `confidence` than asked for. With confidence 0 all that has a relevance is written.
@@ -36,7 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from scipy.special import ndtr
 
-from unskew.errors import DataError, Option
+from unskew.errors import ConfigError, DataError, Option
 from unskew.examination import Examination
 from unskew.files import refuse_existing, write_json, write_text
 from unskew.logs.reader import StoredLog
@@ -141,12 +131,13 @@ def judged_log(path: Path, names: Names) -> pa.Table:
     return pa.table(made | ({"query": sums["query_min"]} if named else {}))
 
 
+GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew compare-click-models"
 GRADES = 4
 """As Quepid has them by default: 0 to 3."""
 SHOWN = 5
 """Impressions below which a pair is too thin, where the table counts them."""
 QUANTILE, SIDES = 95, 1.6449
-"""Percentile of the relevance where grades end; standard errors to both sides of an interval."""
+"""Percentile of the relevance where grades end, at most 1; standard errors to both sides of an interval."""
 WANTED = ("query_id", "doc_id", "relevance", "standard_error")
 COUNTS = ("displays", "impressions")
 Grades = dict[str, list[Any]]
@@ -189,15 +180,6 @@ def has_judgments(path: Path) -> bool:
         return False
 
 
-def read_judgments(path: Path, names: Names) -> pa.Table:
-    """The table of judgments, of a file or made of a log."""
-    if not has_judgments(path):
-        return judged_log(path, names)
-    table: pa.Table = read_table(path)
-    require_columns(WANTED, table.column_names, path=path)
-    return table
-
-
 def graded(table: pa.Table, asked: ExportArguments) -> tuple[Grades, float, dict[str, int]]:
     """Grades, the relevance where they end, and how many pairs were left out for which reason."""
     judged = table.filter(pc.is_finite(table["relevance"].cast(pa.float64())))
@@ -206,7 +188,8 @@ def graded(table: pa.Table, asked: ExportArguments) -> tuple[Grades, float, dict
     relevance, error = (judged[name].cast(pa.float64()).to_numpy() for name in WANTED[2:])  # null becomes NaN
     shown = [None] * len(judged) if counted is None else judged[counted].to_pylist()
     often = np.array([count is None or count >= SHOWN for count in shown], bool)
-    top = asked.top or usual_top(relevance[often])
+    top = asked.top or (min(float(np.percentile(relevance[often], QUANTILE)), 1.0) if often.any() else 1.0)
+    top = top if top > 0 else 1.0
     sure = np.isfinite(error)
     chance = np.where(sure, confidence(relevance, np.nan_to_num(error), top), np.nan)
     rare = ~often & (asked.confidence > 0)
@@ -234,20 +217,19 @@ def graded(table: pa.Table, asked: ExportArguments) -> tuple[Grades, float, dict
     return rows, top, {why: int(count) for why, count in left.items()}
 
 
-def usual_top(relevance: Array) -> float:
-    """Where grades end unless it is said: the 95th percentile of what was shown often enough, at most 1."""
-    top = float(np.percentile(relevance, QUANTILE)) if len(relevance) else 1.0
-    return min(top, 1.0) if top > 0 else 1.0
-
-
-def write_judgments(source: Path, asked: ExportArguments, out: Path) -> ExportedJudgments:
-    """Write judgments for a tool, and the confidence in them beside."""
+def write_judgments(asked: ExportArguments, out: Path) -> ExportedJudgments:
+    """Write judgments for a tool, of a table or made of a log, and the confidence in them beside."""
+    if not isinstance(asked.run, str | Path) or (Path(asked.run) / "model.json").exists():
+        raise ConfigError(GRADED)
+    source, names = Path(asked.run), Names.of(asked.columns)
     told = out.with_name(f"{out.name}.confidence.csv")
     if asked.to == "workbench":
         known("out", out.suffix, (".csv", ".json"))
     for place in (out, told):
         refuse_existing(place, force=asked.force)
-    rows, top, left = graded(read_judgments(source, Names.of(asked.columns)), asked)
+    judged = read_table(source) if has_judgments(source) else judged_log(source, names)
+    require_columns(WANTED, judged.column_names, path=source)
+    rows, top, left = graded(judged, asked)
     if not rows["query"]:
         why = ", ".join(f"left out, {name}: {count:,}" for name, count in left.items() if count)
         raise DataError(f"no judgment is left ({why})", path=source, hint=(Option("confidence", 0), " writes all"))

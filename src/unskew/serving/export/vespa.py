@@ -14,8 +14,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from unskew.serving.export.forms import EngineFeature, Form, identifier
 from unskew.serving.export.opensearch import numbered_trees
-from unskew.serving.export.plain import EngineFeature, Form, identifier
 
 RERANKED = 100
 """Documents that the second phase ranks again, unless the profile is changed."""

@@ -60,17 +60,6 @@ from unskew.serving.store.store import Store
 from unskew.serving.telemetry import LOGGER, Metrics, log_event
 from unskew.settings import known
 
-PATHS = (
-    "/",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/openapi.json",
-    "/v1/models",
-    "/v1/rank",
-    "/v1/rank/batch",
-    "/v1/clicks",
-)
 PULSE = 0.1
 """Seconds between two looks at the clock."""
 BODIES: dict[str, type[BaseModel]] = {
@@ -129,7 +118,7 @@ def make_app(
     example, locked = app.state.listed()[0].example, settings.token is not None
     describe(app, BODIES, settings.limits, locked=locked, example=example)
     app.add_middleware(
-        Guard, metrics=metrics, paths=frozenset(PATHS), token=settings.token, limits=settings.limits
+        Guard, metrics=metrics, paths=frozenset(_paths(app)), token=settings.token, limits=settings.limits
     )
     return app
 
@@ -249,10 +238,14 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
-        known = f"; there are {', '.join(PATHS)}" if error.status_code == 404 else ""
+        known = f"; there are {', '.join(_paths(app))}" if error.status_code == 404 else ""
         answer = _json(ErrorAnswer(error=f"{str(error.detail).lower()}{known}"), error.status_code)
         answer.headers.update(error.headers or {})
         return answer
+
+
+def _paths(app: FastAPI) -> list[str]:
+    return [str(getattr(route, "path", "")) for route in app.routes]
 
 
 def content_type(request: Request) -> str:

@@ -35,11 +35,8 @@ BLOCK = 4096
 
 
 @contextmanager
-def items_of(sources: Sequence[Any], names: Names, made: str) -> Iterator[tuple[StoreHead, Rows] | None]:
-    """The features of items that tables have, by doc_id; None without tables."""
-    if not sources:
-        yield None
-        return
+def items_of(sources: Sequence[Any], names: Names, made: str) -> Iterator[tuple[StoreHead, Rows]]:
+    """The features of items that tables have, by doc_id."""
     notes: Notes = []
     tables = open_tables(list(sources), names, notes)
     for table in tables:
@@ -74,11 +71,8 @@ def _item_rows(ids: Array, features: Array) -> Rows:
 
 
 @contextmanager
-def clicks_of(tracked: Path | str | None, made: str) -> Iterator[tuple[StoreHead, Rows] | None]:
-    """The click features of all pairs that the windows of a tracking store have; None without a store."""
-    if tracked is None:
-        yield None
-        return
+def clicks_of(tracked: Path | str, made: str) -> Iterator[tuple[StoreHead, Rows]]:
+    """The click features of all pairs that the windows of a tracking store have."""
     store = open_tracking(tracked)
     with scratch_folder() as folder, connect("duckdb") as engine:
         engine.write_parquet(click_features(engine, store), folder / "clicks", partitions=1)

@@ -162,8 +162,6 @@ class _File(StoredPart):
             if not path.exists():
                 raise FileNotFoundError(2, "No such file", str(path)) from error
             raise StoreError(f"{self._place}: damaged ({error}); put the features there anew") from error
-        if found is None:
-            raise StoreError(f"{self._place}: damaged, it has no head; put the features there anew")
         self.head = StoreHead.unpacked(found, self._place)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -90,11 +90,12 @@ class RedisKeys(Store):
                 raise StoreError(said)
             self._away = time.monotonic() + PATIENCE, said
         try:
-            with told(self.place):
-                yield
-        except _Away as error:
-            self._away = time.monotonic() + AWAY, str(error)
-            raise
+            yield
+        except optional("redis", "serve").RedisError as error:
+            said = " ".join(str(error).split()).rstrip(".")[:200]
+            told = f"{self.place} does not answer ({said}); start it, or check the address"
+            self._away = time.monotonic() + AWAY, told
+            raise StoreError(told) from error
         except BaseException:
             self._away = None  # it answered
             raise
@@ -112,7 +113,7 @@ class RedisKeys(Store):
         """Write a hash for each part, then name all of them."""
         made: dict[str, str] = {}
         try:
-            with told(self.place):
+            with self.asked():
                 for name, (head, rows) in parts.items():
                     made[name] = uuid.uuid4().hex[:16]
                     self._write(key_of(name, made[name]), head, rows)
@@ -120,7 +121,7 @@ class RedisKeys(Store):
         except BaseException:
             self._forget(made)
             raise
-        self._known = self._away = None
+        self._known = None
 
     def _write(self, key: str, head: StoreHead, rows: Rows) -> None:
         for keys, values in rows:
@@ -170,10 +171,7 @@ class _Hash(StoredPart):
 
     def __init__(self, keys: RedisKeys, name: str, generation: str) -> None:
         self._keys, self._key, self.generation = keys, key_of(name, generation), generation
-        packed = keys.fetch(self._key, [HEAD])[0]
-        if packed is None:
-            raise StoreError(f"{keys.place}: damaged, {self._key} has no head; put the features there anew")
-        self.head = StoreHead.unpacked(packed, keys.place)
+        self.head = StoreHead.unpacked(keys.fetch(self._key, [HEAD])[0], keys.place)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of keys."""
@@ -194,17 +192,3 @@ def shown(address: str) -> str:
     """
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-class _Away(StoreError):
-    """Redis did not answer."""
-
-
-@contextmanager
-def told(place: str) -> Iterator[None]:
-    """What Redis and the network say becomes an error of ours."""
-    try:
-        yield
-    except optional("redis", "serve").RedisError as error:
-        said = " ".join(str(error).split()).rstrip(".")[:200]
-        raise _Away(f"{place} does not answer ({said}); start it, or check the address") from error

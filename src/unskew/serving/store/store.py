@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -70,12 +70,12 @@ class StoreHead:
         return bytes([FORMAT]) + json.dumps(asdict(self)).encode()
 
     @classmethod
-    def unpacked(cls, content: bytes, place: str) -> StoreHead:
-        """What `packed` gave; another version, or something else, is an error that names the place."""
-        if content[:1] != bytes([FORMAT]):
+    def unpacked(cls, content: bytes | None, place: str) -> StoreHead:
+        """What `packed` gave; none, another version, or something else is an error that names the place."""
+        if content is not None and content[:1] != bytes([FORMAT]):
             raise StoreError(f"{place}: made by another version of unskew; put the features there anew")
         try:
-            return TypeAdapter(cls).validate_json(content[1:])
+            return TypeAdapter(cls).validate_json((content or b"")[1:])
         except ValueError as error:
             raise StoreError(f"{place}: damaged, its head cannot be read; put the features there anew") from error
 
@@ -222,10 +222,14 @@ class Store(AbstractContextManager["Store"], ABC):
         from unskew.serving.store.contents import clicks_of, items_of  # they read tables, which a service does not
 
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        with items_of(items, names, made) as of_items, clicks_of(tracked, made) as of_clicks:
-            parts = {name: part for name, part in (("items", of_items), ("clicks", of_clicks)) if part is not None}
-            if not parts:
-                raise StoreError(f"{self.place}: nothing to put there; give tables of items, or tracked clicks")
+        if not items and tracked is None:
+            raise StoreError(f"{self.place}: nothing to put there; give tables of items, or tracked clicks")
+        parts: dict[str, tuple[StoreHead, Rows]] = {}
+        with ExitStack() as read:
+            if items:
+                parts["items"] = read.enter_context(items_of(items, names, made))
+            if tracked is not None:
+                parts["clicks"] = read.enter_context(clicks_of(tracked, made))
             self.replace(parts)
         return self.view().version
 
