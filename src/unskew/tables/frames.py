@@ -135,9 +135,6 @@ def read_csv(path: Path, kind: str = "csv", names: Names = NO_NAMES) -> Any:
     for name in present:
         if pc.any(pc.match_substring(table[name], MARK)).as_py():
             raise DataError(f"{name} has bytes that are no UTF-8", path=path, hint="write the file as UTF-8")
-    if present:
-        filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in present])
-        table = table if filled.all() else table.filter(pa.array(filled))  # without empty lines
     ids = {*IDS, *map(names.theirs, IDS)}
     return pa.table({name: typed(table[name], of_id=name in ids) for name in present})
 

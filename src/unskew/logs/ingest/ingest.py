@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -189,30 +189,26 @@ def ingest_table(
         return engine.to_arrow(run.written), made
 
 
+@dataclass
 class _Run:
     """One run, from an opened source to impressions: in a folder, or held by the engine where there is none."""
 
-    written: Table
+    source: LogSource
+    options: IngestOptions
+    engine: Engine
+    folder: Path | None = None
+    aside_file: Path | None = None
+    """Where what was put aside can be seen when the run was stopped for it."""
+    events: int = 0
+    """How many of the rows are click events."""
+    aside: list[Table] = field(default_factory=list)
+    broken: Table | None = None
+    """Results that are broken but name their page."""
+    found: dict[str, dict[str, int]] = field(default_factory=dict)
+    written: Table = field(init=False)
 
-    def __init__(
-        self,
-        source: LogSource,
-        options: IngestOptions,
-        engine: Engine,
-        folder: Path | None = None,
-        aside_file: Path | None = None,
-    ) -> None:
-        """`aside_file` is where what was put aside can be seen when the run was stopped for it."""
-        self.source, self.options, self.engine = source, options, engine
-        self.folder, self.aside_file = folder, aside_file
-        self.rows = source.lost
-        self.events = 0
-        """How many of the rows are click events."""
-        self.aside: list[Table] = []
-        self.broken: Table | None = None
-        """Results that are broken but name their page."""
-        self.found: dict[str, dict[str, int]] = {}
-        self.notes = list(source.notes)
+    def __post_init__(self) -> None:
+        self.rows, self.notes = self.source.lost, list(self.source.notes)
 
     def run(self) -> IngestedLog:
         """Every step in turn; the log in numbers."""

@@ -118,10 +118,6 @@ class TextStream:
             looked = self.read if lines else self.wanted
             for batch, numbers in text.batches(looked, reject, [name for name in theirs if name not in looked]):
                 table = _checked(batch, numbers, reject)
-                if not lines:  # empty lines have no value
-                    values = [np.asarray(pc.is_valid(table[name])) for name in batch.schema.names]
-                    filled = np.logical_or.reduce(values)
-                    table = table if filled.all() else table.filter(pa.array(filled))
                 if self.options.time.format is not None:
                     table = _iso_times(table, self.options.source("timestamp"), self.options.time.format)
                 if lines:

@@ -137,7 +137,7 @@ class CsvText:
                 for line in lines:
                     reject(int(numbers[at]), "unclosed_quote", line)
             whole = ~np.isin(np.arange(batch.num_rows), list(broken))
-            yield (batch.filter(pa.array(whole)), numbers[whole]) if broken else (batch, numbers)
+            yield _filled(batch, numbers, whole)
             if self._longer:
                 yield from self._trimmed(present)
         others = [name for name in names if name not in taken]
@@ -209,7 +209,8 @@ class CsvText:
 
         file = io.BytesIO("".join(["\n", *(f"{at}{between}{text}\n" for at, text in held)]).encode())
         for batch in self._parsed(file, [number, *self._names], [number, *present], refuse):
-            yield batch.select(present), batch[number].cast(pa.int64()).to_numpy()
+            numbers = batch[number].cast(pa.int64()).to_numpy()
+            yield _filled(batch.select(present), numbers, np.ones(len(numbers), bool))
 
     def _invalid(self, row: Any) -> str:
         """A row with too few or too many fields; one whose last fields are empty is kept for `_trimmed`."""
@@ -233,6 +234,13 @@ class CsvText:
         self._next = int(good[-1]) + 1 if count else self._next
         self._skipped = [number for number in self._skipped if number >= self._next]
         return good
+
+
+def _filled(batch: Any, numbers: Any, whole: Any) -> tuple[Any, Any]:
+    """Rows that are whole and have a value, with their numbers; an empty line has none."""
+    there = [np.asarray(column.is_valid()) for column in batch.columns]
+    kept = whole & np.any(there, axis=0)
+    return (batch, numbers) if kept.all() else (batch.filter(pa.array(kept)), numbers[kept])
 
 
 def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from unskew.logs.ingest.formats.records import each_line
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.logs.ingest.formats.values import Broken, cell_number, identifier, required, text, utf8, whole
+from unskew.logs.ingest.formats.values import Broken, cell_number, identifier, text, utf8, whole
 from unskew.tables.reading.options import IngestOptions
 
 NUMBERS = {
@@ -101,8 +101,8 @@ class _Baidu:
             "abstract": text(_words(cells[3]), "abstract"),
             "serp_media_type": identifier(cells[4], "media_type") if cells[4] not in ("", "-") else None,
         }
-        position = required(whole(cells[0], "position", 1, 32_767), "position")
-        click = required(whole(cells[5], "click", 0, 1), "click")
+        position = whole(cells[0], "position", 1, 32_767)
+        click = whole(cells[5], "click", 0, 1)
         for place, name in NUMBERS.items():
             if place < len(cells):
                 try:
@@ -121,8 +121,8 @@ class _Baidu:
             query_text=query,
             title=text(title, "title"),
             abstract=text(abstract, "abstract"),
-            label=required(whole(cells[-2], "label", 0, 4), "label"),
-            bucket=whole(cells[-1].strip(), "bucket", 0, 9),
+            label=whole(cells[-2], "label", 0, 4),
+            bucket=whole(cells[-1].strip(), "bucket", 0, 9, needed=False),
             group=group,
         )
 

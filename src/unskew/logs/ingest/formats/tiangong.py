@@ -30,7 +30,6 @@ from unskew.logs.ingest.formats.values import (
     Broken,
     identifier,
     optional_identifier,
-    required,
     text,
     time,
     utf8,
@@ -116,7 +115,7 @@ class _TianGong:
         }
         rows = [
             {
-                "position": required(whole(result.get("rank"), "rank", 1, 32_767), "rank"),
+                "position": whole(result.get("rank"), "rank", 1, 32_767),
                 "doc_id": identifier(_stripped(result, "docid"), "docid"),
                 "title": text(_stripped(result, "title"), "title"),
                 "serp_media_type": optional_identifier(_stripped(result, "vtype"), "vtype"),
@@ -125,7 +124,7 @@ class _TianGong:
         ]
         clicks = [
             {
-                "position": required(whole(_stripped(click, "rank"), "rank", 1, 32_767), "rank"),
+                "position": whole(_stripped(click, "rank"), "rank", 1, 32_767),
                 "doc_id": optional_identifier(_stripped(click, "docid"), "docid"),
                 "timestamp": self._moment(click),
             }
@@ -150,7 +149,7 @@ class _TianGong:
             visit_id=identifier(cells[1], "session"),
             query_id=identifier(cells[2], "query_id"),
             doc_id=identifier(cells[3], "docid"),
-            label=required(whole(cells[4], "label", 0, 4), "label"),
+            label=whole(cells[4], "label", 0, 4),
             group=identifier(cells[0], "sample"),
         )
 

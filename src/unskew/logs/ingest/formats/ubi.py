@@ -22,7 +22,6 @@ from unskew.logs.ingest.formats.values import (
     identifier,
     number,
     optional_identifier,
-    required,
     scalar,
     text,
     time,
@@ -170,7 +169,7 @@ def _truth(value: Any) -> bool | None:
 
 
 SLOTS: Mapping[str, Callable[[Any], Any]] = {
-    "positions": lambda value: required(whole(value, "positions", 1, FURTHEST), "positions"),
+    "positions": lambda value: whole(value, "positions", 1, FURTHEST),
     "propensity": lambda value: number(value, "propensity", 0, 1),
     "logging_score": lambda value: number(value, "logging_score"),
     "randomized": _truth,
@@ -197,7 +196,7 @@ def _ordinal(record: Mapping[str, Any]) -> int | None:
         ordinal = ordinal.get("index")
     if ordinal is None:
         ordinal = find(record, "event_attributes", "rank")
-    return whole(ordinal, "ordinal", 0, FURTHEST)
+    return whole(ordinal, "ordinal", 0, FURTHEST, needed=False)
 
 
 def _coordinate(record: Mapping[str, Any], axis: str) -> float | None:

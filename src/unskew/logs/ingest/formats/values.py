@@ -114,21 +114,14 @@ def cell_number(cell: str) -> float | None:
     return number(cell.strip(), "number")
 
 
-def whole(value: Any, name: str, low: int, high: int) -> int | None:
-    """A whole number within bounds; None where it is missing."""
+def whole(value: Any, name: str, low: int, high: int, *, needed: bool = True) -> int | None:
+    """A whole number within bounds; None where it is missing, which is broken where it is `needed`."""
     found = number(value, name, low, high)
-    if found is None:
-        return None
-    if found != int(found):
-        raise Broken(f"bad_{name}")
-    return int(found)
-
-
-def required(value: int | None, name: str) -> int:
-    """A whole number that may not be missing."""
-    if value is None:
+    if found is None and needed:
         raise Broken(f"missing_{name}")
-    return value
+    if found is not None and found != int(found):
+        raise Broken(f"bad_{name}")
+    return None if found is None else int(found)
 
 
 def time(value: Any, zone: tzinfo) -> int | None:

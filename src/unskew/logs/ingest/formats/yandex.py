@@ -15,7 +15,7 @@ from pathlib import Path
 
 from unskew.logs.ingest.formats.records import each_line
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.logs.ingest.formats.values import Broken, identifier, required, utf8, whole
+from unskew.logs.ingest.formats.values import Broken, identifier, utf8, whole
 from unskew.tables.reading.options import IngestOptions
 
 LATEST = 2**62
@@ -45,7 +45,7 @@ class _Yandex:
             self._click(cells)
         elif len(cells) == 4 and cells[2].isdecimal():
             query, region, doc = (identifier(cell, name) for cell, name in zip(cells, _JUDGED, strict=False))
-            label = required(whole(cells[3].strip(), "label", 0, 4), "label")
+            label = whole(cells[3].strip(), "label", 0, 4)
             self.stage.add("labels", query_id=f"{query}_{region}", doc_id=doc, label=label)
         else:
             raise Broken(
@@ -86,5 +86,5 @@ class _Yandex:
 _JUDGED = ("query_id", "region", "url")
 
 
-def _offset(cell: str) -> int:
-    return required(whole(cell, "time", 0, LATEST), "time")
+def _offset(cell: str) -> int | None:
+    return whole(cell, "time", 0, LATEST)
