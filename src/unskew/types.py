@@ -129,6 +129,18 @@ class Lists:
         ids: Array = np.arange(len(self.features)) - np.repeat(self.offsets[:-1], self.sizes)
         return ids
 
+    def ranked(self, rows: Array, mean: Array, deepest: Array) -> Lists:
+        """With the mean rank of documents that were shown, these rows at these mean and deepest ranks, [M] each.
+
+        Those that never were come below all others of their query; queries of which nothing was shown have none.
+        """
+        times = np.bincount(rows, minlength=len(self.features))
+        total = np.bincount(rows, mean, minlength=len(self.features))
+        query, last = np.repeat(np.arange(len(self)), self.sizes), np.zeros(len(self))
+        np.maximum.at(last, query[rows], deepest)
+        below = np.where(last > 0, last + 1, np.nan)[query]
+        return replace(self, shown=np.where(times > 0, total / np.maximum(times, 1), below))
+
     def take(self, queries: Array | slice) -> Lists:
         """The given queries (indices or a boolean mask), in that order; a slice gives views."""
         if isinstance(queries, slice):
@@ -200,19 +212,10 @@ class Log:
         return self._cut(pages, sizes, rows)
 
     def with_ranks(self) -> Log:
-        """The same with the mean rank of each document in its lists; below the others of its query if never shown.
-
-        Slots that were filled at random say nothing of the engine.
-        """
-        usual = np.ones(len(self.row), bool) if self.randomized is None else ~self.randomized.astype(bool)
-        size, query = len(self.lists.features), np.repeat(np.arange(len(self.lists)), self.lists.sizes)
-        shown = np.bincount(self.row[usual], minlength=size)
-        total = np.bincount(self.row[usual], self.position[usual], minlength=size)
-        deepest = np.zeros(len(self.lists))
-        np.maximum.at(deepest, np.repeat(self.query, self.sizes)[usual], self.position[usual])
-        below = np.where(deepest > 0, deepest + 1, np.nan)[query]
-        ranks = np.where(shown > 0, total / np.maximum(shown, 1), below)
-        return replace(self, lists=replace(self.lists, shown=ranks))
+        """The same with the mean rank of each document in its lists; slots filled at random say nothing of it."""
+        usual = slice(None) if self.randomized is None else ~self.randomized.astype(bool)
+        position = self.position[usual]
+        return replace(self, lists=self.lists.ranked(self.row[usual], position, position))
 
     def keep(self, impressions: Array) -> Log:
         """The impressions where a mask [N] holds; pages that have none left are left out."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,24 +78,16 @@ def has_ranks(source: Any, names: Mapping[str, str] | None) -> bool:
 
 
 def ranked_lists(lists: Lists, sources: Sequence[Any], names: Mapping[str, str] | None) -> Lists:
-    """The lists with the mean rank that logs, or tables with a column `position`, gave their documents.
-
-    Documents of their queries that they do not show come below all others; other queries have no ranks.
-    """
+    """The lists with the mean rank that logs, or tables with a column `position`, gave their documents."""
     found = [ranks for each in sources if (ranks := shown_ranks(each, Names.of(names))) is not None]
     if not found:
         return lists
-    total, times = np.zeros((2, len(lists.features)))
-    deepest, query = np.zeros(len(lists)), np.repeat(np.arange(len(lists)), lists.sizes)
+    parts = []
     for table in found:
         rows = find_rows(table, lists)[1]
-        known = rows >= 0
-        mean, last = (to_array(table[name]).astype(float)[known] for name in ("position", "deepest"))
-        np.add.at(total, rows[known], mean)
-        np.add.at(times, rows[known], 1)
-        np.maximum.at(deepest, query[rows[known]], last)
-    below = np.where(deepest > 0, deepest + 1, np.nan)[query]
-    return replace(lists, shown=np.where(times > 0, total / np.maximum(times, 1), below))
+        parts.append([rows, *(to_array(table[name]).astype(float) for name in ("position", "deepest"))])
+    rows, mean, deepest = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return lists.ranked(rows[rows >= 0], mean[rows >= 0], deepest[rows >= 0])
 
 
 def tracked_lists(model: ScoresLists | None, lists: Lists, store: Path | str | None) -> Lists:
