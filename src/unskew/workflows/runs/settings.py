@@ -38,20 +38,8 @@ class Auto(Config):
 
     name: Literal["auto"] = "auto"
     candidates: Annotated[tuple[str | Table, ...], Field(strict=False, min_length=1)] = (
-        "naive",
-        Table(name="naive", loss="sigmoid"),
-        "dla",
-        "regression_em",
-        "affine",
-        "additive",
-        "tal",
-        "lbd",
-        "vectorization",
-        "edot",
-        "einter",
-        "mixem",
-        "ipw",
-        Table(name="ipw", propensity="swaps"),
+        *("naive", Table(name="naive", loss="sigmoid"), "dla", "regression_em", "affine", "additive", "tal"),
+        *("lbd", "vectorization", "edot", "einter", "mixem", "ipw", Table(name="ipw", propensity="swaps")),
     )
     """What to choose from: names of methods, or tables of a name and settings."""
     steps: int = Field(300, ge=1)
