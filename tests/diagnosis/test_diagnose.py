@@ -17,7 +17,7 @@ import unskew
 from unskew.errors import UnskewError
 from unskew.examination import Examination
 from unskew.logs.log import write_log
-from unskew.pages.documents.diagnosis_parts import PARTS
+from unskew.pages.documents.diagnosis import HEADINGS
 from unskew.terminal.main import app
 from unskew.workflows.inspections.report import report
 
@@ -57,7 +57,7 @@ def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, 
     assert parts | {"models", "ordering", "verdicts", "conclusion", "swap_plan", "version"} <= set(told)
     assert (told["log"]["pages"], told["models"]) == (3000, None)
     text = page.read_text(encoding="utf-8")
-    assert all(f">{PARTS[part].heading}</h2>" in text for part in parts)
+    assert all(f">{HEADINGS[part]}</h2>" in text for part in parts)
     assert f"{told['log']['impressions']:,}" in text
 
 
@@ -66,7 +66,7 @@ def test_the_terminal_tells_the_top_of_the_page_alone(written: tuple[Path, Path,
     assert "Who is looked at" in shown
     assert "Position: present. By shuffled pages, rank" in shown
     assert re.search(r"This log is biased \(position.*\), and it can be repaired", shown)
-    assert PARTS["matrix"].heading not in shown
+    assert HEADINGS["matrix"] not in shown
     assert len(shown.splitlines()) < 40
 
 

@@ -27,7 +27,7 @@ from unskew.pages.colours import COOL
 from unskew.pages.details import detail_tables
 from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
-from unskew.pages.documents.diagnosis_parts import PARTS, spans
+from unskew.pages.documents.diagnosis_parts import HEADINGS, spans
 from unskew.pages.figures import (
     MOST_LINES,
     curves_figure,
@@ -75,7 +75,7 @@ def text(page: Page) -> str:
 def test_first_what_it_means_then_what_to_do_then_the_evidence(page: Page, found: dict[str, Any]) -> None:
     headings = [section.heading for section in page.sections]
     assert headings[:4] == ["What to do next", "Verdicts", "Who is looked at", "Methods, and what they assume"]
-    assert headings[4:] == [part.heading for part in PARTS.values()]
+    assert headings[4:] == list(HEADINGS.values())
     why, first = found["conclusion"]["why"], found["conclusion"]["next"][0]["text"]
     assert re.match(r"This log is biased \(position.*\), and it can be repaired: ", page.lead)
     assert page.lead.endswith(f": {why}. Next: {first}.")
@@ -178,7 +178,7 @@ def test_swaps_are_one_table(diagnosed: Diagnosis) -> None:
     swaps = tuple(Swap(ranks, 1200, 2400, 0.03, 0.1) for ranks in ((6, 7), (7, 8)))
     graph = replace(diagnosed.evidence.graph, plan=SwapPlan(0.1, swaps, 2400, 1.0, None))
     page = diagnosis_page(replace(diagnosed, evidence=replace(diagnosed.evidence, graph=graph)))
-    tables = next(s for s in page.sections if s.heading == PARTS["graph"].heading).tables
+    tables = next(s for s in page.sections if s.heading == HEADINGS["graph"]).tables
     (plan,) = (table for table in tables if table.title == "swap plan")
     assert [row[0] for row in plan.rows] == ["6 and 7", "7 and 8"]
     assert "2,400 pages in all" in plan.legend
@@ -211,7 +211,7 @@ def test_ranks_without_a_value_are_left_out_and_weak_links_named(diagnosed: Diag
     links = (RankLink((1, 2), 7, 90, 9.5), RankLink((1, 3), 3, 20, 1.5))
     graph = RankGraph(3, 10, 110, 1.0, ((1, 2, 3),), links, ((1, 3),), None)
     page = diagnosis_page(replace(diagnosed, evidence=replace(diagnosed.evidence, graph=graph)))
-    shown = next(s for s in page.sections if s.heading == PARTS["graph"].heading)
+    shown = next(s for s in page.sections if s.heading == HEADINGS["graph"])
     assert ["ranks with a neighbour that they are badly compared with", "1, 3"] in shown.tables[0].rows
     drawn = inline_svg(shown.figures[0].chart, "wide", "f", 540)
     found = dict(re.findall(r'aria-label="(rank \d, rank \d): [^>]*fill="(#\w+)"', drawn))

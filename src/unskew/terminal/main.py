@@ -6,7 +6,8 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Annotated, Any
 
@@ -113,9 +114,19 @@ def made(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning as one line on standard error, without the line of code that it comes from."""
-    warn(str(message))
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Warnings as one line on standard error, without the line of code that they come from."""
+    before = warnings.showwarning
+
+    def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+        warn(str(message))
+
+    warnings.showwarning = tell_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def main() -> None:
@@ -125,8 +136,7 @@ def main() -> None:
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = tell_warning
+        with told_warnings():
             app(prog_name="unskew")  # also where Python was asked to run the module, for completion
     except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ from unskew.diagnosis.click_models.comparing import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.pages.documents.click_models import click_models_page
-from unskew.pages.documents.diagnosis_parts import EXAMINATION, PARTS, TERMS, sentence
+from unskew.pages.documents.diagnosis_parts import EXAMINATION, HEADINGS, PARTS, TERMS, TEXTS, sentence
 from unskew.pages.figures import curves_figure, points_of
 from unskew.pages.numbers import said
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table
@@ -33,7 +33,7 @@ LONG = 8
 def diagnosis_page(found: Diagnosis, origin: str = "", command: str = "") -> Page:
     """The page of a diagnosis; `origin` and `command` are the page's."""
     top = [_next(found), Section(VERDICTS, answers=_answers(found)), _seen(found), _methods(found)]
-    below = [_part(found, key) for key in PARTS if _of(found, key)]
+    below = [_part(found, key) for key in HEADINGS if _of(found, key)]
     models = _models(found.models)
     return Page(
         TITLE,
@@ -128,11 +128,10 @@ def _of(found: Diagnosis, key: str) -> Any:
 def _part(found: Diagnosis, key: str) -> Section:
     """All numbers of a part, with its figures."""
     part = _of(found, key)
-    heading, show, text = PARTS[key]
-    tables, figures = show(part)
+    tables, figures = PARTS[key](part)
     more = _by_features(part) if key == "ordering" else _untold(part)
     folded = [replace(table, folded=bool(table.title) and len(table.rows) > LONG) for table in tables]
-    return Section(heading, "\n\n".join(filter(None, (more, text))), folded, figures)
+    return Section(HEADINGS[key], "\n\n".join(filter(None, (more, TEXTS[key]))), folded, figures)
 
 
 def _untold(part: Any) -> str:
@@ -155,5 +154,5 @@ def _by_features(part: Any) -> str:
 def _notes(found: Diagnosis) -> list[str]:
     """What could not be told, and why."""
     lines = [f"Column {name} was left out: it {why}." for name, why in found.log.get("left_out", {}).items()]
-    reasons = {each.heading: getattr(_of(found, key), "reason", None) for key, each in PARTS.items()}
+    reasons = {heading: getattr(_of(found, key), "reason", None) for key, heading in HEADINGS.items()}
     return lines + [f"{heading}: cannot tell; {reason}." for heading, reason in reasons.items() if reason]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from unskew.diagnosis.curves.co_clicks import CoClicks
 from unskew.diagnosis.curves.factors import FactorEffects
@@ -255,79 +255,75 @@ def told_of(part: Any) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value not in (None, [], {}) and key != "reason"}
 
 
-class PartWords(NamedTuple):
-    """A section for engineers."""
+PARTS: Mapping[str, Callable[[Any], Part]] = {
+    "curves": _curves,
+    "evidence": _evidence,
+    "matrix": _matrix,
+    "judged": _matrix,
+    "trust": _trust,
+    "factors": _factors,
+    "co_clicks": _co_clicks,
+    "graph": _graph,
+    "ordering": _ordering,
+    "log": lambda part: (detail_tables(told_of(part)), []),
+}
+"""What is shown of each part."""
 
-    heading: str
-    show: Callable[[Any], Part]
-    text: str
 
+# ---- words ----
 
-PARTS: Mapping[str, PartWords] = {
-    "curves": PartWords(
-        "Click curves",
-        _curves,
+HEADINGS = {
+    "curves": "Click curves",
+    "evidence": "Examination: estimators and coverage",
+    "matrix": "Click matrix",
+    "judged": "Click matrix by label",
+    "trust": "Trust",
+    "factors": "Other bias factors",
+    "co_clicks": "Clicks of one page",
+    "graph": "What can be told apart",
+    "ordering": "Do features tell the rank?",
+    "log": "The log",
+}
+"""The sections for engineers, in order, by the parts of a diagnosis."""
+TEXTS = {
+    "curves": (
         "Who clicks where. Intervals are of pages, or of queries, drawn again, not of single rows. Effective "
-        "pages are the independent ones that would tell as much.",
+        "pages are the independent ones that would tell as much."
     ),
-    "evidence": PartWords(
-        "Examination: estimators and coverage",
-        _evidence,
+    "evidence": (
         "Documents that one query saw at several ranks, and shuffled pages: what differs between ranks is "
-        "examination, since the document is the same. Estimators that disagree warn that something else moved "
-        "too.",
+        "examination, since the document is the same. Estimators that disagree warn that something else moved too."
     ),
-    "matrix": PartWords(
-        "Click matrix",
-        _matrix,
+    "matrix": (
         "Click rates by relevance and rank. Where examination and relevance multiply, one singular value stands "
         "out; a second one says that a curve of positions is not enough. p is of one being enough, d the width of "
-        "vectors that is worth trying.",
+        "vectors that is worth trying."
     ),
-    "judged": PartWords(
-        "Click matrix by label",
-        _matrix,
+    "judged": (
         "Click rates of documents with the same label, by rank. A label is coarse: within one, what stands higher "
-        "may be better, so p below 0.01 says that one curve times one number a label is not enough, and not why.",
+        "may be better, so p below 0.01 says that one curve times one number a label is not enough, and not why."
     ),
-    "trust": PartWords(
-        "Trust",
-        _trust,
+    "trust": (
         "Does a click at the top mean less? Clicks are alpha times relevance plus beta; informative says how much "
-        "a click tells, relative to rank 1.",
+        "a click tells, relative to rank 1."
     ),
-    "factors": PartWords(
-        "Other bias factors",
-        _factors,
+    "factors": (
         "Which columns of the page change clicks, at one rank and for one query and document. Effect is clicks "
-        "relative to the first value; decay is how much slower they fall with the logarithm of the rank.",
+        "relative to the first value; decay is how much slower they fall with the logarithm of the rank."
     ),
-    "co_clicks": PartWords(
-        "Clicks of one page",
-        _co_clicks,
-        "Whether clicks of one page hang together: several kinds of people, or reading that ends.",
-    ),
-    "graph": PartWords(
-        "What can be told apart",
-        _graph,
+    "co_clicks": "Whether clicks of one page hang together: several kinds of people, or reading that ends.",
+    "graph": (
         "Two ranks can be compared where a query saw a document at both; what stands out more is better known. "
-        "Ranks in different parts cannot; which links are weak, and which swaps would mend them, is told below.",
+        "Ranks in different parts cannot; which links are weak, and which swaps would mend them, is told below."
     ),
-    "ordering": PartWords(
-        "Do features tell the rank?",
-        _ordering,
+    "ordering": (
         "Two towers explain clicks by features and by rank, each by itself. Where features tell the rank, they "
         "cannot keep the two apart. A line and trees were fitted on half of the queries and tried on the others. "
         "Predicted is the mean place by features at each rank, spread the middle half of places, and linked the "
-        "ranks that documents of equal features were shown at.",
+        "ranks that documents of equal features were shown at."
     ),
-    "log": PartWords(
-        "The log",
-        lambda part: (detail_tables(told_of(part)), []),
-        "What was read.",
-    ),
+    "log": "What was read.",
 }
-"""The sections for engineers, in order, by the parts of a diagnosis."""
 TERMS = (
     Term("page", "One list of results, shown once."),
     Term("rank", "The place of a result on its page, 1 at the top."),
