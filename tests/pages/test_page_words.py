@@ -11,6 +11,7 @@ import pytest
 from unskew.learning.methods import LEARNERS
 from unskew.logs.log import simulated_by, write_log
 from unskew.measuring import SeedSummary
+from unskew.options.logs import SimulateArguments, TrafficArguments
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import command_line, metric_title
 from unskew.pages.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
@@ -76,9 +77,9 @@ def test_the_kind_of_a_behaviour_is_told_and_not_its_label() -> None:
 
 
 def test_a_simulated_log_says_so_in_its_file(tmp_path: Path) -> None:
-    small = {"queries": 20, "features": 4, "documents": 5}
-    simulate_to(tmp_path / "a.parquet", ["synthetic"], pages=50, **small)
-    traffic_to(tmp_path / "b.parquet", ["synthetic"], pages=50, **small)
+    small = {"lists": ["synthetic"], "pages": 50, "queries": 20, "features": 4, "documents": 5}
+    simulate_to(SimulateArguments(out=tmp_path / "a.parquet", **small))
+    traffic_to(TrafficArguments(out=tmp_path / "b.parquet", **small))
     assert simulated_by(tmp_path / "a.parquet") == "position bias, severity 1"
     assert simulated_by(tmp_path / "b.parquet") == "a search engine with trust bias"
     assert log_origin(tmp_path / "a.parquet").startswith("A simulated log, ")

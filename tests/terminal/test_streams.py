@@ -29,7 +29,7 @@ from unskew.tables.reading.files import KINDS
 from unskew.terminal import doctor as doctors
 from unskew.terminal import output
 from unskew.terminal.flags import completes, flat, known_names
-from unskew.terminal.main import COMMANDS, PANELS, app, called, main, told_warnings
+from unskew.terminal.main import COMMANDS, PANELS, app, called, main, tell_warning
 from unskew_reproductions.recipe import recipe_names
 
 torch.set_num_threads(1)
@@ -210,12 +210,11 @@ def test_a_misspelt_command_is_guessed() -> None:
 
 
 def test_a_warning_is_one_line_with_flags_and_no_source(capsys: pytest.CaptureFixture[str]) -> None:
-    before = warnings.showwarning
-    with warnings.catch_warnings(), told_warnings():
+    with warnings.catch_warnings():
+        warnings.showwarning = tell_warning
         warnings.simplefilter("always")
         warnings.warn("a page\nis short", stacklevel=1)
     assert capsys.readouterr().err == "unskew: warning: a page is short\n"
-    assert warnings.showwarning is before
 
 
 def test_warnings_of_a_command_reach_a_person_as_one_line(world: Path, tmp_path: Path) -> None:

@@ -118,13 +118,11 @@ def test_an_unusable_device_is_a_config_error(log: Log) -> None:
 # ------------------------------------------------------------------------------------------- what chooses weights
 
 
-def test_queries_with_clicks_enough_are_held_out_head_and_tail(log: Log) -> None:
+def test_a_tenth_of_the_queries_is_held_out_and_more_where_clicks_are_few(log: Log) -> None:
     data = split(log, None, settings("dla", "mlp", "standard", None, {}, None))
     assert data.held_out is not None
     assert data.validation is None
-    share = data.held_out.click.sum() / log.click.sum()  # few clicks: a quarter of them, and of the queries
-    assert share == pytest.approx(0.25, abs=0.05)
-    assert len(np.unique(data.held_out.query)) in (7, 8)
+    assert len(np.unique(data.held_out.query)) in (5, 6)  # clicks are few: a fifth of 30
     many = replace(log, click=np.ones_like(log.click))
     data = split(many, None, settings("dla", "mlp", "standard", None, {}, None))
     assert data.held_out is not None
@@ -172,7 +170,7 @@ def test_without_validation_clicks_choose_and_labels_for_the_upper_bound(log: Lo
     assert chosen["dla"]["best"] < 0
     assert chosen["labeled"]["on"] == "labels"
     assert 0 < chosen["labeled"]["best"] <= 1
-    assert read(tmp_path / "labeled", "run.json")["data"]["queries"] == 22
+    assert read(tmp_path / "labeled", "run.json")["data"]["queries"] == 24
 
 
 def test_nothing_chooses_when_asked(log: Log, tmp_path: Path) -> None:
@@ -252,7 +250,7 @@ def test_what_a_run_folder_holds(log: Log, fresh: Lists, tmp_path: Path) -> None
     assert about["versions"]["unskew"] == unskew.__version__
     assert about["versions"]["torch"] == torch.__version__
     assert len(about["data"]["fingerprint"]) == 32
-    assert about["data"]["queries"] == 22
+    assert about["data"]["queries"] == 26
     assert about["data"]["clicks"] < log.click.sum()
 
     config = read(folder, "config.json")
@@ -261,7 +259,7 @@ def test_what_a_run_folder_holds(log: Log, fresh: Lists, tmp_path: Path) -> None
     assert (
         config["training"]
         == Training(
-            steps=12, batch=16, learning_rate=0.02, weight_decay=decay_for(22), validate_every=5, seed=6
+            steps=12, batch=16, learning_rate=0.02, weight_decay=decay_for(26), validate_every=5, seed=6
         ).model_dump()
     )
 

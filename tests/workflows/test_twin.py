@@ -13,6 +13,7 @@ import pytest
 import unskew
 from unskew.errors import ConfigError
 from unskew.measuring.portrait import off, portrait
+from unskew.options.logs import TwinArguments
 from unskew.types import Lists, Log
 from unskew.workflows.twins.fitting import grades
 from unskew.workflows.twins.simulate import twin_to
@@ -163,7 +164,8 @@ def test_grades_by_hand() -> None:
 
 def test_files_of_a_twin_can_be_learned_from(log: Log, lists: Lists, tmp_path: Path) -> None:
     unskew.write_log(log.take(np.arange(1500)), tmp_path / "log.parquet")
-    facts = twin_to(tmp_path / "log.parquet", tmp_path / "twin.parquet", pages=800, report=tmp_path / "page.html")
+    places = {"log": tmp_path / "log.parquet", "out": tmp_path / "twin.parquet", "report": tmp_path / "page.html"}
+    facts = twin_to(TwinArguments(**places, pages=800))
     assert facts.pages == 800
     truth = pq.read_table(tmp_path / "twin.truth.parquet")
     assert truth.column_names == ["query_id", "doc_id", "relevance", "label"]

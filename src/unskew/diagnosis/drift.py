@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import chdtrc, rel_entr, stdtr
+from scipy.special import chdtrc, rel_entr
 
 from unskew.diagnosis.evidence import likelihood as by
 from unskew.diagnosis.evidence.evidence import MEASURED, fitted
@@ -211,12 +211,8 @@ def slope_test(values: Array, groups: Sequence[Sequence[int]], weights: Array, u
     """
     rank = np.log([np.mean(group) + 1 for group in groups])
     from_mean = weights * (rank - np.average(rank, weights=weights))
-    slopes = values @ from_mean / (from_mean @ rank)
-    drawn = slopes[1:][np.isfinite(slopes[1:])]
-    if not np.isfinite(slopes[0]) or len(drawn) < 0.9 * (len(slopes) - 1) or drawn.std() < 1e-6:
-        return None
-    error = drawn.std(ddof=1) * np.sqrt(used / (used - 1))
-    return float(2 * stdtr(used - 1, -abs(slopes[0]) / error))
+    slopes = (values @ from_mean / (from_mean @ rank))[:, None]
+    return by.difference_test(slopes[0], slopes[1:], used)
 
 
 def pool_ranks(clicks: Array, least: float) -> list[list[int]]:

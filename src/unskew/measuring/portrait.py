@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unskew.diagnosis.curves.rates import Z, wilson
 from unskew.logs.counts.reduction import reduce_log
 from unskew.results import Result
 from unskew.types import Array, Log
@@ -17,8 +18,6 @@ MOST_CLICKS = 5
 """Clicks of a page from which on they are counted together."""
 HEADS = (0.01, 0.1, 0.5)
 """Shares of the queries, the most frequent first, whose share of the pages is told."""
-WIDTH = 1.959964
-"""Standard errors on each side of an interval of 95 %."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def portrait(log: Log) -> Portrait:
         pages=len(log),
         queries=len(np.unique(log.query)),
         rate=tuple(c / n if n else None for c, n in zip(clicked.tolist(), shown.tolist(), strict=True)),
-        interval=tuple(wilson(int(c), int(n)) if n else None for c, n in zip(clicked, shown, strict=True)),
+        interval=tuple(wilson(c / n, n) if n else None for c, n in zip(clicked, shown, strict=True)),
         clicks=_shares(np.minimum(per_page, MOST_CLICKS), MOST_CLICKS + 1),
         first=_shares(first - 1, ranks + 1)[:ranks],
         head=tuple(float(asked[: max(1, round(share * len(asked)))].sum() / asked.sum()) for share in HEADS),
@@ -92,18 +91,10 @@ def off(log: Portrait, twin: Portrait, errors: float = 3.0) -> list[int]:
     for rank, (a, own, b, others) in enumerate(pairs, start=1):
         if a is None or b is None or own is None or others is None:
             continue
-        spread = np.hypot(own[1] - own[0], others[1] - others[0]) / (2 * WIDTH)
+        spread = np.hypot(own[1] - own[0], others[1] - others[0]) / (2 * Z)
         if abs(a - b) > errors * spread:
             found.append(rank)
     return found
-
-
-def wilson(clicks: int, shown: int) -> tuple[float, float]:
-    """Wilson's interval of a rate, 95 %."""
-    from scipy.stats import binomtest
-
-    found = binomtest(clicks, shown).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
 
 
 def _shares(values: Array, size: int) -> tuple[float, ...]:

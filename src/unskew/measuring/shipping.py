@@ -107,8 +107,7 @@ def decided(
 ) -> Shipping:
     """The decision on evidence at level 1 - 2 risk."""
     # intervals of the estimates that the verdict rests on, as shares of what they are held against
-    deciding = [(one.interval, abs(one.other)) for one in map(found.__getitem__, found.decided_by) if one.other]
-    ends = [(each[0] / base, each[1] / base) for each, base in deciding if each is not None]
+    ends = [each for name in found.decided_by if (each := found[name].relative_interval) is not None]
     lower, by = min((low for low, _ in ends), default=None), "bootstrap" if ends else "none"
     bernstein = watched.gains.lower(risk)
     carries = bernstein is not None and bernstein > at_least

@@ -35,13 +35,15 @@ def page_place(out: Path | str | None, *, force: bool = False, ours: Ours | None
 def write_found(
     place: Path, page: Page, found: object = None, *, force: bool = False, ours: Ours | None = None
 ) -> None:
-    """Write a page to a file (.html); or a folder with it and what was found, under the name that marks `ours`."""
-    if place.suffix == ".html" or ours is None:
+    """Write a page to a file (.html) or into a folder, which is made with what was found where it is `ours`."""
+    if place.suffix == ".html":
         write_text(place, html(page))
-        return
-    with complete_folder(place, force=force, ours=ours) as folder:
-        write_json(folder / ours.marker, found)
-        write_page(page, folder)
+    elif ours is None:
+        write_page(page, place)
+    else:
+        with complete_folder(place, force=force, ours=ours) as folder:
+            write_json(folder / ours.marker, found)
+            write_page(page, folder)
 
 
 def page_dict(page: Page) -> dict[str, Any]:

@@ -193,10 +193,8 @@ def _quietly(function: Callable[..., Any], *given: Any, failed: list[str] | None
 
 def _resolution(proof: ClickEvidence) -> tuple[str, float] | None:
     """The estimate to go by, and the relative gain that it finds 8 times in 10."""
-    half = {}  # of an interval, relative to what the ranking is held against
-    for one in proof.estimates:
-        if one.interval is not None and one.other and one.grounds != "shown":
-            half[one.name] = float((one.interval[1] - one.interval[0]) / 2 / abs(one.other))
+    told = {one.name: one.relative_interval for one in proof.estimates if one.grounds != "shown"}
+    half = {name: float(ends[1] - ends[0]) / 2 for name, ends in told.items() if ends is not None}
     if not half:
         return None
     chosen = "direct" if "direct" in half else min(half, key=lambda name: half[name])

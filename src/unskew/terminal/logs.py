@@ -38,21 +38,21 @@ def simulate(asked: options.SimulateArguments, as_json: Json = False) -> None:
     """Print what was written."""
     from unskew.workflows.twins.simulate import simulate_to
 
-    show_facts(simulate_to(**asked.given()), as_json)
+    show_facts(simulate_to(asked), as_json)
 
 
 def twin(asked: options.TwinArguments, as_json: Json = False) -> None:
     """Print what was fitted and written."""
     from unskew.workflows.twins.simulate import twin_to
 
-    show_facts(twin_to(command=typed(), **asked.given()), as_json)
+    show_facts(twin_to(asked, typed()), as_json)
 
 
 def traffic(asked: options.TrafficArguments, as_json: Json = False) -> None:
     """Print what was written."""
     from unskew.workflows.twins.simulate import traffic_to
 
-    show_facts(traffic_to(**asked.given()), as_json)
+    show_facts(traffic_to(asked), as_json)
 
 
 def display_times(asked: options.DisplayTimesArguments, as_json: Json = False) -> None:

@@ -6,8 +6,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Annotated, Any
 
@@ -114,19 +113,9 @@ def made(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-@contextmanager
-def told_warnings() -> Iterator[None]:
-    """Warnings as one line on standard error, without the line of code that they come from."""
-    before = warnings.showwarning
-
-    def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-        warn(str(message))
-
-    warnings.showwarning = tell_warning
-    try:
-        yield
-    finally:
-        warnings.showwarning = before
+def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as one line on standard error, without the line of code that it comes from."""
+    warn(str(message))
 
 
 def main() -> None:
@@ -136,7 +125,8 @@ def main() -> None:
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        with told_warnings():
+        with warnings.catch_warnings():
+            warnings.showwarning = tell_warning
             app(prog_name="unskew")  # also where Python was asked to run the module, for completion
     except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)

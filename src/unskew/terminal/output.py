@@ -69,14 +69,10 @@ def show_result(result: Found, as_json: bool, page: Callable[[Found], Page], out
 
 def show_written(result: object, as_json: bool, page: Page, out: Path | None) -> None:
     """What a command found, and its page, which is written as one file (.html) or into a folder."""
-    from unskew.files import write_text
-    from unskew.pages.page import write_page
-    from unskew.pages.web import html
+    from unskew.pages.page_files import write_found
 
-    if out is not None and out.suffix == ".html":
-        write_text(out, html(page))
-    elif out is not None:
-        write_page(page, out)
+    if out is not None:
+        write_found(out, page)
     show_result(result, as_json, lambda _: page, out)
 
 

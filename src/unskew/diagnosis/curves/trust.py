@@ -104,14 +104,8 @@ def trust(tables: LogTables) -> TrustFit:
     value, error = (None, None) if spread is None else spread
     pages = round(float(pairs.shown.sum(0).max(initial=0.0)) / pairs.share)  # each shows one result at a rank
     least = _least_pages(facts["clicks"], facts["pages"], facts["queries"])
-    return replace(
-        found,
-        documents=value,
-        documents_error=error,
-        documents_reason=reason,
-        shuffled_pages=pages,
-        least_pages=least,
-    )
+    told = replace(found, documents=value, documents_error=error, documents_reason=reason)
+    return replace(told, shuffled_pages=pages, least_pages=least)
 
 
 def _least_pages(clicks: int, pages: int, queries: int) -> int | None:

@@ -73,6 +73,13 @@ class GainEstimate:
         return self.difference / abs(self.other)
 
     @property
+    def relative_interval(self) -> tuple[float, float] | None:
+        """The interval as shares of what it is held against."""
+        if self.interval is None or not self.other:
+            return None
+        return self.interval[0] / abs(self.other), self.interval[1] / abs(self.other)
+
+    @property
     def sign(self) -> int:
         """1 or -1 where the interval lies above or below 0, else 0."""
         if self.interval is None:

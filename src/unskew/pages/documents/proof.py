@@ -77,11 +77,10 @@ def _part(each: GainEstimate, decided_by: Sequence[str]) -> str:
 
 def _relative(each: GainEstimate, decided_by: Sequence[str]) -> dict[str, Any] | None:
     """An estimate in per cent of what it is held against; None where that cannot be said."""
-    if each.difference is None or not each.other:
+    if each.relative is None:
         return None
-    unit = 100 / abs(each.other)
-    low, high = each.interval or (each.difference,) * 2
-    mean, ends = each.difference * unit, (low * unit, high * unit)
+    mean = 100 * each.relative
+    ends = [100 * end for end in each.relative_interval or (each.relative, each.relative)]
     spread = f" ({span(ends, '+.1f')})" if each.interval else ", no interval"
     kind = DECIDES if each.name in decided_by else SHOWN
     row = {"name": each.name, "mean": mean, "low": ends[0], "high": ends[1], "kind": kind}

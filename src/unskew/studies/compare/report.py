@@ -223,8 +223,8 @@ def _figures(rows: Sequence[LogRow]) -> list[Figure]:
     dots: list[dict[str, Any]] = []
     for row in rows:
         one = leading(row.naive)
-        if one is not None and one.interval is not None and one.relative is not None and one.other:
-            ends = [100 * end / abs(one.other) for end in one.interval]
-            dots.append({"name": row.arm, "mean": 100 * one.relative, "low": ends[0], "high": ends[1]})
+        if one is not None and one.relative is not None and one.relative_interval is not None:
+            low, high = one.relative_interval
+            dots.append({"name": row.arm, "mean": 100 * one.relative, "low": 100 * low, "high": 100 * high})
     axis = "gain over naive in per cent, with its interval"
     return [Figure(dots_figure("against naive", dots, axis))] if dots else []

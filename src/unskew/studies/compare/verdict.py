@@ -248,10 +248,8 @@ def gain(evidence: ClickEvidence | None) -> float:
 
 def at_most(evidence: ClickEvidence) -> float:
     """The upper end of what random slots say, as a share of what naive is worth; no bound without them."""
-    for one in evidence.estimates:
-        if one.name == "direct" and one.interval is not None and one.other:
-            return one.interval[1] / abs(one.other)
-    return float("inf")
+    ends = next((one.relative_interval for one in evidence.estimates if one.name == "direct"), None)
+    return float("inf") if ends is None else ends[1]
 
 
 def told(evidence: ClickEvidence | None) -> str:

@@ -30,8 +30,8 @@ from unskew.workflows.runs.settings import Settings
 if TYPE_CHECKING:
     from unskew.workflows.runs.shards import ShardData
 
-HELD, MOST_HELD, ENOUGH = 0.1, 0.25, 500
-"""Shares of the queries that are held out: the least, and the most, where that is needed for so many clicks."""
+MOST_HELD, ENOUGH = 0.2, 300
+"""The largest share of the queries that is held out, where that is needed for so many clicks."""
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 ELSE = (Option("learn_from", "everything"), " takes all impressions")
@@ -212,11 +212,7 @@ def held_pages(log: Log, seed: int) -> Array:
 
 
 def held_queries(log: Log, seed: int) -> Array:
-    """Queries with a tenth of the clicks, or of pages with more where that is few, drawn by the seed, ascending.
-
-    Queries are sorted by their clicks and every tenth is taken, so that what is held out has head and tail as the
-    log has: a tenth of the queries drawn otherwise may have next to no click, or half of them.
-    """
+    """A tenth of the queries shown, drawn by the seed, ascending; more where these have too few clicks."""
     shown, place = np.unique(log.query, return_inverse=True)
     if len(shown) < 2:
         count = "one query" if len(shown) else "no pages"
@@ -224,12 +220,13 @@ def held_queries(log: Log, seed: int) -> Array:
             f"the log has {count}, so none can be held out",
             hint=("give ", Option("validation"), ", or ", Option("validate_on", "nothing")),
         )
-    rng, page = np.random.default_rng([seed, 7]), np.repeat(np.arange(len(log)), log.sizes)
-    clicks = np.bincount(place, np.bincount(page, log.click > 0, minlength=len(log)))
-    step = 1 / np.clip(ENOUGH / max(clicks.sum(), 1), HELD, MOST_HELD)
-    order = np.lexsort((rng.random(len(shown)), -clicks))
-    first = rng.random() * min(step, len(shown))
-    return np.sort(shown[order[np.arange(first, len(shown), step).astype(np.int64)]])
+    rng, tenth = np.random.default_rng([seed, 7]), max(1, len(shown) // 10)
+    held = rng.choice(len(shown), size=tenth, replace=False)
+    order = np.concatenate([held, rng.permutation(np.setdiff1d(np.arange(len(shown)), held))])
+    pages = np.bincount(np.repeat(np.arange(len(log)), log.sizes), log.click > 0, minlength=len(log))
+    clicks = np.cumsum(np.bincount(place, pages)[order])
+    needed = int(np.searchsorted(clicks, min(ENOUGH, MOST_HELD * clicks[-1]))) + 1
+    return np.sort(shown[order[: max(tenth, min(needed, int(MOST_HELD * len(shown))))]])
 
 
 # ---- whether a log can be learned from at all, and what it cannot tell

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,21 +15,15 @@ from unskew.files import complete_file, refuse_existing, write_json, write_text
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.measuring.cmip import shown_order
+from unskew.options.base import VerbOptions
+from unskew.options.logs import SimulateArguments, TrafficArguments, TwinArguments
 from unskew.pages.documents.twin import twin_page
 from unskew.pages.origins import behaviour_words
 from unskew.pages.web import html
 from unskew.results import Result
 from unskew.settings import checked, known, read_toml, table_of
-from unskew.simulation import (
-    BEHAVIOURS,
-    LOGGERS,
-    ScoresLogger,
-    Simulation,
-    SimulationKeywords,
-    Traffic,
-    TrafficKeywords,
-    logging_scores,
-)
+from unskew.simulation import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
+from unskew.simulation.logger import find_logger
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.letor import write_letor
 from unskew.types import Array, Lists, Log
@@ -90,120 +84,76 @@ class SimulatedLog(Result):
         )
 
 
-def simulate_to(
-    out: Path,
-    lists: Sequence[str],
-    *,
-    behaviour: str = "position",
-    logger: str = "svm",
-    config: Path | None = None,
-    queries: int = 2000,
-    features: int = 40,
-    documents: int = 24,
-    doc_ids: bool = False,
-    force: bool = False,
-    **options: Unpack[SimulationKeywords],
-) -> SimulatedLog:
-    """Simulate a log into a Parquet file; what was written, in numbers. `options` are fields of `Simulation`.
-
-    `lists` are LETOR files, or "synthetic": then lists are made, and written beside the log for training,
-    validation and test. `config` is a TOML file with settings of [behaviour] and [logger].
-    """
-    people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
-    asked = checked(Simulation, {**people, **options}, None)
-    return _written(out, asked, lists, (queries, features, documents), doc_ids, force)
+def simulate_to(asked: SimulateArguments) -> SimulatedLog:
+    """Simulate a log into a Parquet file; what was written, in numbers."""
+    people = configured(asked.config, behaviour=(asked.behaviour, BEHAVIOURS), logger=(asked.logger, LOGGERS))
+    return _written(asked, checked(Simulation, _fields(Simulation, asked) | people, None))
 
 
-def traffic_to(
-    out: Path,
-    lists: Sequence[str],
-    *,
-    logger: str = "svm",
-    truth: bool = False,
-    queries: int = 2000,
-    features: int = 40,
-    documents: int = 24,
-    doc_ids: bool = False,
-    force: bool = False,
-    **options: Unpack[TrafficKeywords],
-) -> SimulatedLog:
-    """Simulate the traffic of a search engine into a Parquet file, as `simulate_to`; `options` are of `Traffic`.
+def traffic_to(asked: TrafficArguments) -> SimulatedLog:
+    """Simulate the traffic of a search engine into a Parquet file, as `simulate_to`."""
+    world = checked(Traffic, _fields(Traffic, asked) | {"logger": find_logger(asked.logger)}, None)
+    return _written(asked, world, () if asked.truth else ("true_examined", "true_examination", "true_relevance"))
 
-    With `truth` the log has the columns true_examined, true_examination and true_relevance.
-    """
-    asked = checked(Traffic, {**options, **configured(None, logger=(logger, LOGGERS))}, None)
-    hidden = () if truth else ("true_examined", "true_examination", "true_relevance")
-    return _written(out, asked, lists, (queries, features, documents), doc_ids, force, hidden)
+
+def _fields(world: type[Simulation | Traffic], asked: VerbOptions) -> dict[str, Any]:
+    """The options that are fields of a simulation."""
+    return {name: value for name, value in asked.given().items() if name in world.model_fields}
 
 
 def _written(
-    out: Path,
-    asked: Simulation | Traffic,
-    lists: Sequence[str],
-    sizes: tuple[int, int, int],
-    doc_ids: bool,
-    force: bool,
-    hidden: Sequence[str] = (),
+    asked: SimulateArguments | TrafficArguments, world: Simulation | Traffic, hidden: Sequence[str] = ()
 ) -> SimulatedLog:
     """Draw the log and write it, and lists that were made beside it; what was written, in numbers."""
-    if out.suffix != ".parquet":
-        raise ConfigError(f"{out} must end in .parquet", argument="out")
-    refuse_existing(out, force=force)
-    if SYNTHETIC in lists:
-        if len(lists) > 1:
+    out = asked.out
+    _refuse(out, [out], asked.force)
+    if SYNTHETIC in asked.lists:
+        if len(asked.lists) > 1:
             raise ConfigError("synthetic stands alone", argument="lists")
-        parts = synthetic_parts(*sizes, asked.seed)
+        parts = synthetic_parts(asked.queries, asked.features, asked.documents, world.seed)
         beside = {out.with_suffix(f".{name}.txt"): part for name, part in parts.items()}
-        for path in beside:
-            refuse_existing(path, force=force)
+        _refuse(out, beside, asked.force)
         shown = next(iter(beside.values()))
     else:
-        shown, beside = read_lists(lists, doc_ids), {}
-    scores = logging_scores(shown, asked.logger, asked.seed)
-    log = asked.model_copy(update={"logger": ScoresLogger(values=scores)}).draw(shown)
+        shown, beside = read_lists(asked.lists, asked.doc_ids), {}
+    scores = logging_scores(shown, world.logger, world.seed)
+    log = world.model_copy(update={"logger": ScoresLogger(values=scores)}).draw(shown)
     log = replace(log, columns={name: column for name, column in log.columns.items() if name not in hidden})
     out.parent.mkdir(parents=True, exist_ok=True)
     for path, part in beside.items():
         write_letor(part, path)
-    words = "a search engine with trust bias" if isinstance(asked, Traffic) else behaviour_words(asked.behaviour)
+    words = "a search engine with trust bias" if isinstance(world, Traffic) else behaviour_words(world.behaviour)
     write_log(log, out, simulated=words)
     files = {path.suffixes[-2][1:]: str(path) for path in beside}
     return SimulatedLog.of(out, log, scores, **files)
 
 
-def twin_to(
-    log: Path,
-    out: Path,
-    *,
-    features: Sequence[str] | None = None,
-    pages: int | None = None,
-    randomized: float | None = None,
-    seed: int = 0,
-    doc_ids: bool = False,
-    columns: Mapping[str, str] | None = None,
-    report: Path | None = None,
-    command: str = "",
-    force: bool = False,
-) -> SimulatedLog:
-    """Fit a twin to a log and simulate from it into a Parquet file; what was written, in numbers.
-
-    `features` are those of the log's documents. Beside the log lie the twin's relevance and grades
-    (.truth.parquet) and what was fitted (.twin.json); `report` is a page that puts twin and log side by side.
-    """
+def _refuse(out: Path, written: Iterable[Path], force: bool) -> None:
+    """Refuse a log that is no Parquet file, and files that are there."""
     if out.suffix != ".parquet":
         raise ConfigError(f"{out} must end in .parquet", argument="out")
-    beside = {"truth": out.with_suffix(".truth.parquet"), "fitted": out.with_suffix(".twin.json")}
-    for path in (out, *beside.values(), *([] if report is None else [report])):
+    for path in written:
         refuse_existing(path, force=force)
-    made = twin(log, features=features, doc_ids=doc_ids, columns=columns, seed=seed)
-    drawn, told = made.simulate(pages, randomized=randomized, seed=seed), made.report()
+
+
+def twin_to(asked: TwinArguments, command: str = "") -> SimulatedLog:
+    """Fit a twin to a log and simulate from it into a Parquet file; what was written, in numbers.
+
+    Beside the log lie the twin's relevance and grades (.truth.parquet) and what was fitted (.twin.json).
+    """
+    out, report = asked.out, asked.report
+    beside = {"truth": out.with_suffix(".truth.parquet"), "fitted": out.with_suffix(".twin.json")}
+    _refuse(out, [out, *beside.values(), *([] if report is None else [report])], asked.force)
+    given: dict[str, Any] = {"features": asked.features, "doc_ids": asked.doc_ids, "columns": asked.columns}
+    made = twin(asked.log, **given, seed=asked.seed)
+    drawn, told = made.simulate(asked.pages, randomized=asked.randomized, seed=asked.seed), made.report()
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_log(drawn, out, simulated=f"a twin of {log}, click model {made.model.name}")
+    write_log(drawn, out, simulated=f"a twin of {asked.log}, click model {made.model.name}")
     with complete_file(beside["truth"]) as ready:
         pq.write_table(truth_table(made), ready)
     write_json(beside["fitted"], told)
     if report is not None:
-        write_text(report, html(twin_page(told, f"A twin fitted to {log}.", command)))
+        write_text(report, html(twin_page(told, f"A twin fitted to {asked.log}.", command)))
     files = {name: str(path) for name, path in beside.items()}
     fitted: dict[str, Any] = {"click_model": told.model, "examination_from": told.examination_from}
     fitted |= {"ranks_off": told.ranks_off, "notes": told.notes}
