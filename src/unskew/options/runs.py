@@ -124,8 +124,8 @@ class LearnArguments(VerbOptions):
     )
     engine: str | None = option(
         None,
-        "Whether scores begin as the order shown: auto, shown, safe or none. auto does where the log tells how "
-        "far ranks are looked at; safe goes no further from it than held-out clicks carry.",
+        "Whether scores begin as the order shown: none unless given, auto, shown or safe. auto does where the log "
+        "tells how far ranks are looked at; safe goes no further from it than held-out clicks carry.",
         known=("auto", "shown", "safe", "none"),
         key="engine",
     )

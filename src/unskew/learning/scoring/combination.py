@@ -4,8 +4,9 @@
 
 e is the log of mean relevance at the rank that the engine gave (`EnginePrior`), s the score of the model, learned
 from clicks as ever, g what is left of a pair's own clicks. With b = 0 and no g the ranking is the one shown.
-Where nobody says the rank of a document, it is the one of training, if its query had it there; else it has the
-mean of e. Lists of which nothing is known, as those of other queries in a file of features, are scored by s alone.
+Where nobody says ranks, they are those of training, and documents that a query did not show there come below. A
+document without a rank has the mean of e. Lists of which nothing is known, as other queries in a file of features,
+are scored by s alone.
 
 a and b maximise the likelihood of which pair of a query is clicked, on pages that s has not learned from:
 
@@ -87,16 +88,20 @@ class Combination(Result):
     untold = ("pairs",)
 
     def scores(self, correction: Array, lists: Lists) -> Array:
-        """What documents are ranked by, [N]; the correction alone where no rank is known."""
+        """What documents are ranked by, [N]; the correction alone in lists of which no rank is known."""
         ranks, gains = lists.shown, np.zeros(len(correction))
         if self.pairs is not None and lists.doc_ids is not None:
             known, gains = self.pairs.at(lists)
-            ranks = known if ranks is None else ranks
-        if ranks is None or np.isnan(ranks).all():
+            rows = np.flatnonzero(~np.isnan(known))
+            if ranks is None and len(rows):
+                ranks = lists.ranked(rows, known[rows], known[rows]).shown
+        if ranks is None:
             return correction
         engine = self.prior.log_at(ranks)
-        engine = np.where(np.isnan(engine), self.middle, engine)
-        return (self.scale * engine + self.weight * correction + gains).astype(np.float32)
+        total = self.scale * np.where(np.isnan(engine), self.middle, engine) + self.weight * correction + gains
+        query = np.repeat(np.arange(len(lists)), lists.sizes)
+        told = np.bincount(query, ~np.isnan(ranks), minlength=len(lists))[query] > 0
+        return np.where(told, total, correction).astype(np.float32)
 
     def numbers(self) -> dict[str, Array]:
         """What is kept of pairs, for the file of weights."""

@@ -30,7 +30,7 @@ from unskew.workflows.runs.settings import Settings
 if TYPE_CHECKING:
     from unskew.workflows.runs.shards import ShardData
 
-MOST_HELD, ENOUGH = 0.2, 300
+MOST_HELD, ENOUGH = 0.25, 500
 """The largest share of the queries that is held out, where that is needed for so many clicks."""
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
@@ -180,7 +180,7 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
         )
         apart = held_pages(log, asked.training.seed)
         return LogData(log.take(~apart), log.take(apart))
-    held = held_queries(log, asked.training.seed)
+    held = held_queries(log, asked.training.seed, enough=asked.engine != "none")
     apart = np.isin(log.query, held)
     if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
         return LogData(log.take(~apart), validation=log.lists.take(held))
@@ -211,8 +211,8 @@ def held_pages(log: Log, seed: int) -> Array:
     return held
 
 
-def held_queries(log: Log, seed: int) -> Array:
-    """A tenth of the queries shown, drawn by the seed, ascending; more where these have too few clicks."""
+def held_queries(log: Log, seed: int, *, enough: bool = False) -> Array:
+    """A tenth of the queries shown, drawn by the seed, ascending; till they have clicks `enough`, if asked for."""
     shown, place = np.unique(log.query, return_inverse=True)
     if len(shown) < 2:
         count = "one query" if len(shown) else "no pages"
@@ -222,6 +222,8 @@ def held_queries(log: Log, seed: int) -> Array:
         )
     rng, tenth = np.random.default_rng([seed, 7]), max(1, len(shown) // 10)
     held = rng.choice(len(shown), size=tenth, replace=False)
+    if not enough:
+        return np.sort(shown[held])
     order = np.concatenate([held, rng.permutation(np.setdiff1d(np.arange(len(shown)), held))])
     pages = np.bincount(np.repeat(np.arange(len(log)), log.sizes), log.click > 0, minlength=len(log))
     clicks = np.cumsum(np.bincount(place, pages)[order])

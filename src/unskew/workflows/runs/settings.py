@@ -92,7 +92,7 @@ class RunFile(Config):
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
     """How it is trained: settings of `Training`."""
-    engine: Beginning = "auto"
+    engine: Beginning = "none"
     """Whether scores begin as the order shown, and are corrected from there: `auto` where the log tells how far
     ranks are looked at, `shown` always, `safe` always and no further than held-out clicks carry, `none` never."""
     encoding: EncodingRules = EncodingRules()
