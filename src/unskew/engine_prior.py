@@ -37,7 +37,7 @@ class EnginePrior(Result):
 
     >>> prior = EnginePrior.of(np.array([1000, 1000]), np.array([100, 40]), Examination.of([1.0, 0.5], "numbers"))
     >>> [round(value, 3) for value in prior.relevance], prior.log_at(np.array([1.0, 2.0, 9.0])).round(2).tolist()
-    ([0.1, 0.08], [-2.3, -2.54, -3.05])
+    ([0.1, 0.08], [-2.3, -2.52, -3.01])
     """
 
     relevance: tuple[float, ...]

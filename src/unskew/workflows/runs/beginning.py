@@ -265,7 +265,7 @@ class Gains:
 
         >>> gain = np.array([[2.0, 2.1, 1.9] * 4, [3.0, -3.0, 2.0] * 4])
         >>> Gains(np.full(12, 10.0), gain).bounds().round(2).tolist()
-        [0.19, -0.1]
+        [0.19, -0.11]
         """
         n, total = len(self.clicks), self.clicks.sum()
         if n < FEWEST:
