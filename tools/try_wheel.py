@@ -56,7 +56,7 @@ def use(wheel: Path, folder: Path) -> None:
     found = subprocess.run(python, check=True, env=borrowed, cwd=folder, capture_output=True, text=True).stdout
     assert str(folder) in found, f"imported {found}"
     simulate = "simulate --lists synthetic --queries 20 --pages 200 --out log.parquet --quiet"
-    for words in ("--version", "methods --json", "doctor --json", simulate):
+    for words in ("--version", "catalogue methods --json", "doctor --json", simulate):
         command = [bin_folder / "unskew", *words.split()]
         subprocess.run(command, check=True, env=borrowed, cwd=folder, stdout=subprocess.DEVNULL)
     command = [bin_folder / "unskew", "reproduce", "--list"]
