@@ -121,15 +121,15 @@ class Begun(Result):
             f"features{kept}; {found.clicks:,} held-out clicks say so."
         )
 
-    def remember(self, model: Scorer, data: TrainingData, *, clicks: bool = True) -> None:
+    def remember(self, model: Scorer, data: TrainingData, *, clicks: bool = True) -> Begun:
         """Keep ranks of pairs, and what their clicks add, of all pages; held-out ones have done their judging."""
         if model.combination is None or not isinstance(data, LogData):
-            return
+            return self
         logs = [log for log in (data.train, data.held_out) if log is not None and log.lists is data.train.lists]
         alone = replace(model.combination, pairs=None)
         score = alone.scores(model.correction(data.train.lists), data.train.lists).astype(float)
         model.combination = replace(alone, pairs=Shows.of(logs, self.examination).pairs(score, clicks=clicks))
-        object.__setattr__(self, "combination", model.combination)
+        return replace(self, combination=model.combination)
 
 
 def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:

@@ -236,7 +236,7 @@ def run(
         on = "nothing" if data.held_out is None else asked.method.click_metric
         chosen = Validation("labels" if data.validation else on, fit.best, fit.best_step)
         if begun is not None:
-            begun.remember(model, data, clicks=safety is None)
+            begun = begun.remember(model, data, clicks=safety is None)
         measured = None if lists is None else measure_ranking(model.score(lists), lists)
         done = Run(model, fit, RunMetrics.of(model, chosen, stands, measured, safety, pick, begun), place)
         if folder is not None and place is not None:
