@@ -293,6 +293,21 @@ def test_shuffled_pages_may_speak_against_a_move(strong: Log, monkeypatch: pytes
         assert make_safe(run.model, run.metrics.engine, strong)[1].share == share
 
 
+def test_a_safe_run_falls_back_to_the_order_shown_though_features_made_it_superfluous(
+    strong: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = unskew.learn(strong, "naive", **QUICK | {"engine": "shown"})
+    assert run.metrics.engine is not None
+    assert run.metrics.engine.combination is not None
+    nothing = Gains(np.full(20, 10.0), np.zeros((3, 20)))
+    monkeypatch.setattr("unskew.workflows.runs.beginning.gains_of", lambda *_: (nothing, None))
+    alone = replace(run.metrics.engine.combination, scale=0.0, pairs=None)
+    make_safe(run.model, replace(run.metrics.engine, combination=alone), strong)
+    lists = strong.with_ranks().lists.take(slice(0, 1))
+    assert lists.shown is not None
+    assert np.argsort(-run.score(lists), kind="stable").tolist() == np.argsort(lists.shown, kind="stable").tolist()
+
+
 # ---- requests ----
 
 

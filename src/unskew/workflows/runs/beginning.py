@@ -182,7 +182,7 @@ def combine(model: Scorer, held: Log, prior: EnginePrior, examination: Examinati
     spread = max(float(within(correction[shows.rows], shows.query)), 1e-9)
     mean, deviation = np.array([1.0, 0.0]), BELIEF / np.array([1.0, spread])
     scale, weight = np.maximum(shows.choices(engine, correction).fit(mean, deviation), 0.0)
-    return Combination(prior, float(scale), float(weight), middle, clicks)
+    return Combination(prior, float(scale) if weight else 1.0, float(weight), middle, clicks)
 
 
 def within(values: Array, query: Array) -> float:
@@ -247,7 +247,8 @@ def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
         safety = Safety(0.0, None, None)
     else:
         safety = Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
-    model.combination = replace(combination, weight=safety.share * combination.weight)
+    scale = combination.scale if safety.share else 1.0  # what features made superfluous is all that is left
+    model.combination = replace(combination, scale=scale, weight=safety.share * combination.weight)
     return replace(begun, combination=model.combination), safety
 
 
@@ -287,7 +288,7 @@ def gains_of(
     for judged in (0, 1):
         here = half[query] == judged
         weights = combine(model, held.take(half[held.query] != judged), prior, examination)
-        before = discounts(replace(weights, weight=0.0), correction, lists)
+        before = discounts(replace(weights, scale=1.0, weight=0.0), correction, lists)
         for number, share in enumerate(SHARES):
             after = discounts(replace(weights, weight=share * weights.weight), correction, lists)
             gain[number, here] = (after - before)[held.row[here]]
