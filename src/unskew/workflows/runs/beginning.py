@@ -116,10 +116,10 @@ class Begun(Result):
         if not found.weight:
             return f"The score is the order shown ({steep}): {found.clicks:,} held-out clicks carry no correction."
         kept = " and the clicks of each pair" if found.pairs is not None and found.pairs.gains.any() else ""
-        return (
-            f"The score begins as the order shown ({steep}), at {found.scale:.2f} of what that says, corrected by "
-            f"features{kept}; {found.clicks:,} held-out clicks say so."
-        )
+        if found.scale < 0.005:
+            return f"The score is by features{kept}: {found.clicks:,} held-out clicks leave nothing of the order."
+        begins = f"The score begins as the order shown ({steep}), at {found.scale:.2f} of what that says"
+        return f"{begins}, corrected by features{kept}; {found.clicks:,} held-out clicks say so."
 
     def remember(self, model: Scorer, data: TrainingData, *, clicks: bool = True) -> Begun:
         """Keep ranks of pairs, and what their clicks add, of all pages; held-out ones have done their judging."""
