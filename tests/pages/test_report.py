@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.pages.page import BEST, Answer, Figure, Page, Section, Table, Term, markdown, write_page
-from unskew.pages.page_files import SAVED, joined, page_dict, page_of, read_page
+from unskew.pages.page_files import SAVED, joined, page_of, read_page
 from unskew.pages.web import html
 from unskew.terminal.main import app
 from unskew.workflows.inspections.report import page_at, report
@@ -46,11 +46,11 @@ def run_folder(place: Path) -> Path:
 
 
 def test_a_page_that_was_kept_shows_the_same() -> None:
-    kept = json.loads(json.dumps(page_dict(page())))
+    kept = json.loads(page().to_json())
     again = page_of(kept)
     assert markdown(again) == markdown(page())
     assert html(again) == html(page())
-    assert json.loads(json.dumps(page_dict(again))) == kept
+    assert json.loads(again.to_json()) == kept
 
 
 def test_pages_are_joined_with_their_answers_and_each_note_and_term_once() -> None:

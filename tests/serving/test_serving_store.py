@@ -162,9 +162,10 @@ def test_clicks_are_the_vector_that_tracking_makes(store: Store, tracked: Path) 
     )
     assert not found.values[-1].any()
     assert not store.view().get_clicks("another query", shown).known.any()
-    about = store.view().about()["clicks"]
-    assert about["rows"] == len(pairs)
-    assert set(about) >= {"day until", "week until", "month until"}
+    held = store.view().contents().clicks
+    assert held is not None
+    assert held.rows == len(pairs)
+    assert set(held.until or {}) == {"day", "week", "month"}
 
 
 # ---- replaced while it is read ----

@@ -358,12 +358,12 @@ def test_the_package_itself_imports_next_to_nothing() -> None:
 
 def test_the_doctor_finds_what_is_here() -> None:
     found = unskew.doctor()
-    assert found["ok"] is True
-    assert found["broken"] == []
-    assert found["unskew"]["version"] == unskew.__version__
-    assert {"torch", "duckdb", "typer"} <= {each["name"] for each in found["packages"]}
-    assert found["torch"]["device"].startswith(("cpu", "cuda"))
-    assert found["folders"]["temporary"]["free"] > 0
+    assert found.ok is True
+    assert found.broken == []
+    assert found.unskew["version"] == unskew.__version__
+    assert {"torch", "duckdb", "typer"} <= {each["name"] for each in found.packages}
+    assert found.torch["device"].startswith(("cpu", "cuda"))
+    assert found.folders["temporary"]["free"] > 0
     text = "\n".join(doctors.lines(found))
     assert f"unskew {unskew.__version__}" in text
     assert "ok  engine duckdb" in text
@@ -380,10 +380,10 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("UNSKEW_CACHE", str(tmp_path / "file" / "cache"))
     found = doctors.doctor()
-    assert found["ok"] is False
-    assert found["broken"] == ["numpy>=1.26, there is 1.0: pip install 'numpy>=1.26'"]
-    assert [each["name"] for each in found["packages"]] == ["numpy", "lightgbm", "torch"]
-    missing = "\n".join(found["missing"])
+    assert found.ok is False
+    assert found.broken == ["numpy>=1.26, there is 1.0: pip install 'numpy>=1.26'"]
+    assert [each["name"] for each in found.packages] == ["numpy", "lightgbm", "torch"]
+    missing = "\n".join(found.missing)
     assert "boosted trees, and the examination model: pip install 'unskew[trees]'" in missing
     assert "Java 17 or later, for Spark on this machine: apt install openjdk-17-jre-headless" in missing
     assert "set UNSKEW_CACHE" in missing

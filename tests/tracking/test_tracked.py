@@ -118,7 +118,7 @@ def test_a_run_imputes_what_is_clicked_when_shown_first(trained: Path, lists: Li
     told = unskew.judge(
         trained / "store", tmp_path / "j.csv", curves="em", imputation=tmp_path / "i.parquet", threads=1
     )
-    assert told["pairs"] == len(lists.labels)
+    assert told.pairs == len(lists.labels)
     again = CliRunner().invoke(app, [*words, str(tmp_path / "i.parquet")])
     assert "--force" in str(again.exception)
     (trained / "list.toml").write_text(

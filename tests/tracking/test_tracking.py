@@ -332,7 +332,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     assert (told["delivered"], told["counted"], set(told["windows"])) == (2, 2, {"day", "week", "month"})
-    assert track(log, out)["repeated"] == 2
+    assert track(log, out).repeated == 2
     assert open_tracking(out).manifest.clock == START + 2
     ended = CliRunner().invoke(app, ["track", str(log), "--out", str(out), "--until", "2001-01-01T00:00:00Z"])
     assert isinstance(ended.exception, ConfigError)
@@ -350,7 +350,7 @@ def test_errors_say_what_and_where(duckdb: Engine, tmp_path: Path) -> None:
     pq.write_table(table_of(page("a", 0, [3]) + page("b", 0, [1])), log)
     with pytest.raises(DataError, match=r"1 of 2 pages are broken \(1 bad_click\); .* raise max_rejected="):
         track(log, tmp_path / "store")
-    assert track(log, tmp_path / "store", max_rejected=0.5)["counted"] == 1
+    assert track(log, tmp_path / "store", max_rejected=0.5).counted == 1
     other = table_of(page("z", 5, [1]))
     pq.write_table(other.set_column(2, "doc_id", other["doc_id"].cast(pa.string())), log)
     with pytest.raises(DataError, match="doc_id is of type string, and the store's is int64"):

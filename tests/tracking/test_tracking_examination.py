@@ -140,7 +140,7 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
     page = (tmp_path / "model" / "report.html").read_text()
     assert "mean examination" in page
     told = track(log, tmp_path / "store", examination=tmp_path / "model", refresh="all")
-    assert told["counted"] == 8_000
+    assert told.counted == 8_000
     row = Lookup(tmp_path / "store")
     sums = [row(query, document)["month"] for query in range(5) for document in range(10)]
     assert sum(each["estimated"] for each in sums) == sum(each["displays"] for each in sums) > 0

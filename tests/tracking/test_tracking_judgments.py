@@ -82,7 +82,7 @@ def test_estimates_are_those_of_the_log(folder: Path, log: Log) -> None:
     (found,) = (each for each in judged.to_pylist() if (each["query_id"], each["doc_id"]) == (3, 2))
     assert found["relevance"] == pytest.approx(value, abs=1e-9)
     assert (found["displays"], found["clicks"]) == (row.sum(), log.click[row].sum())
-    assert told["pairs"] == len(np.unique(log.row))
+    assert told.pairs == len(np.unique(log.row))
 
 
 def test_doubly_robust_and_shrunken_are_nearer(folder: Path, log: Log) -> None:
@@ -109,12 +109,12 @@ def test_curves_come_from_the_log_itself(folder: Path) -> None:
     told = judge(
         folder / "store", folder / "c.csv", first=(alpha[0], beta[0]), force=True, threads=1, window="month"
     )
-    assert told["alpha"] == pytest.approx(alpha.tolist(), abs=0.12)
-    assert told["theta"] == pytest.approx(SCREEN.examination(10).tolist(), abs=0.02)
+    assert told.alpha == pytest.approx(alpha.tolist(), abs=0.12)
+    assert told.theta == pytest.approx(SCREEN.examination(10).tolist(), abs=0.02)
     imputed = folder / "imputation.csv"
     by_em = judge(folder / "store", folder / "d.csv", curves="em", imputation=imputed, force=True, threads=1)
-    assert np.corrcoef(by_em["alpha"], alpha)[0, 1] > 0.9
-    assert pacsv.read_csv(folder / "c.csv").num_rows == told["pairs"]
+    assert np.corrcoef(by_em.alpha, alpha)[0, 1] > 0.9
+    assert pacsv.read_csv(folder / "c.csv").num_rows == told.pairs
 
 
 def test_both_engines_join_the_same(folder: Path, engine: Engine) -> None:

@@ -120,4 +120,4 @@ def test_a_run_that_ends_with_an_error_changes_nothing(tmp_path: Path, monkeypat
         with pytest.raises(OSError, match="full"):
             track(paths[1], tmp_path / "store", threads=1)
     assert contents(tmp_path / "store") == before
-    assert track(paths[1], tmp_path / "store", threads=1)["counted"] == 90
+    assert track(paths[1], tmp_path / "store", threads=1).counted == 90

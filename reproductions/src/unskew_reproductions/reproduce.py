@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import GENERATED, real, simulated_on
 from unskew.pages.page import Page, Section, write_page
+from unskew.results import Result, plain
 from unskew.settings import listed
 from unskew.studies.compare.config import asked_for
 from unskew_reproductions.claims import Judged, tally
@@ -77,7 +78,7 @@ RANKS = "Ranks are the paper's, then ours, among the methods that the paper prin
 
 
 @dataclass(frozen=True)
-class Reproduction:
+class Reproduction(Result):
     """What came of a recipe."""
 
     out: Path
@@ -86,6 +87,13 @@ class Reproduction:
     """Rows of numbers.parquet."""
     judged: Sequence[Judged]
     """Every order that was tested."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its folder, what came out in short, numbers and claims, as JSON has them."""
+        claims = [{"claim": each.text, **asdict(each)} for each in self.judged]
+        told = {"out": self.out, "lead": self.page.lead, "numbers": self.records, "claims": claims}
+        told |= {"failed": self.page.failed}
+        return {name: plain(each) for name, each in told.items()}
 
 
 def reproduce(

@@ -12,13 +12,14 @@ from typing import Any
 
 from unskew import __version__
 from unskew.files import complete_file, write_json, write_text
+from unskew.results import Result, plain
 
 PAGE_FILES = ("table.md", "report.html", "figure.svg", "page.json")
 """What `write_page` writes."""
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Result):
     """Cells of text and of numbers; the first column names the row."""
 
     columns: Sequence[str]
@@ -36,6 +37,11 @@ class Table:
     """What stands below: what the signs mean."""
     folded: bool = False
     """Whether a page on a screen shows it only when asked; on paper it is all there."""
+    untold = ("marks",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as JSON has it, marks of cells as [row, column, sign]."""
+        return super().to_dict() | {"marks": [[*cell, sign] for cell, sign in self.marks.items()]}
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, str]], *more: Any, **says: Any) -> Table:
@@ -88,7 +94,7 @@ BEST = "★"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Result):
     """A chart with title and description, and lines that say the same where there are only letters."""
 
     chart: Any
@@ -98,6 +104,11 @@ class Figure:
     """Whether it may be drawn in another width; one whose angles matter is made larger and smaller as a whole."""
     series: Sequence[str] = ()
     """Names that a reader may switch off; what their marks say begins with the name and a comma."""
+    untold = ("chart",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figure as JSON has it, its chart as Vega-Lite."""
+        return super().to_dict() | {"chart": plain(self.spec)}
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -141,7 +152,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Page:
+class Page(Result):
     """All that somebody has to report."""
 
     title: str
@@ -191,12 +202,12 @@ def write_page(page: Page, out: Path) -> None:
 
 def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
-    from unskew.pages.page_files import SAVED, page_dict
+    from unskew.pages.page_files import SAVED
     from unskew.pages.svg import write_svg
     from unskew.pages.web import html
 
     write_text(out / "report.html", html(page))
-    write_json(out / SAVED, page_dict(page))
+    write_json(out / SAVED, page)
     if page.figures:
         with complete_file(out / "figure.svg") as path:
             write_svg([figure.spec for figure in page.figures], path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, read_json, refuse_existing, write_json, write_text
 from unskew.pages.page import Page, Section, write_page
 from unskew.pages.web import html
-from unskew.results import plain
 from unskew.settings import listed
 
 SAVED = "page.json"
@@ -46,21 +44,8 @@ def write_found(
             write_page(page, folder)
 
 
-def page_dict(page: Page) -> dict[str, Any]:
-    """A page as JSON has it, charts as Vega-Lite, marks of cells as [row, column, sign]."""
-    drawn = [
-        replace(section, figures=[replace(figure, chart=figure.spec) for figure in section.figures])
-        for section in page.sections
-    ]
-    told: dict[str, Any] = plain(replace(page, sections=drawn))
-    for section, kept in zip(page.sections, told["sections"], strict=True):
-        for table, each in zip(section.tables, kept["tables"], strict=True):
-            each["marks"] = [[*cell, sign] for cell, sign in table.marks.items()]
-    return told
-
-
 def page_of(kept: Mapping[str, Any]) -> Page:
-    """The page that `page_dict` told."""
+    """The page that `Page.to_dict` told."""
     told = deepcopy(dict(kept))
     for table in (table for section in told["sections"] for table in section["tables"]):
         table["marks"] = {(row, column): sign for row, column, sign in table["marks"]}

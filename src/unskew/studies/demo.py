@@ -12,6 +12,7 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import GENERATED, simulated_on
 from unskew.pages.page import PAGE_FILES, Figure, Page, Section, Table, write_page
+from unskew.results import Result
 from unskew.simulation import PositionBias, SvmLogger, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
@@ -97,13 +99,17 @@ class DemoResult:
 
 
 @dataclass(frozen=True)
-class Demo:
+class Demo(Result):
     """What came of a demo."""
 
     results: list[DemoResult]
     page: Page
-    numbers: dict[str, Any]
+    numbers: Mapping[str, Any]
     """What results.json holds."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as JSON has them."""
+        return dict(self.numbers)
 
 
 def demo(
@@ -135,8 +141,8 @@ def demo(
         again = command_line("demo", out=out, seed=seed, queries=queries, pages=pages, steps=steps)
         page = demo_page(world, results, again)
         clicks, seen = int(world.log.click.sum()), [float(value) for value in world.examination]
-        numbers = {"seed": seed, "pages": len(world.log), "clicks": clicks, "true_examination": seen}
-        numbers |= {"results": [result.to_dict() for result in results]}
+        numbers: dict[str, Any] = {"seed": seed, "pages": len(world.log), "clicks": clicks}
+        numbers |= {"true_examination": seen, "results": [result.to_dict() for result in results]}
         write_json(folder / "results.json", numbers)
         write_request(world.test, world.logging, folder / REQUEST)
         write_page(page, folder)

@@ -64,7 +64,7 @@ def doctor(as_json: Json = False) -> None:
         show_json(found)
     else:
         print("\n".join(lines(found)))
-    if not found["ok"]:
+    if not found.ok:
         raise typer.Exit(1)
 
 

@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from unskew import __version__
+from unskew.results import Result
 
 EXTRAS = {
     "trees": "rankers and methods of boosted trees, and the examination model",
@@ -35,8 +37,40 @@ JAVA = 17
 _GET_JAVA = f"apt install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"
 
 
-def doctor() -> dict[str, Any]:
-    """What is installed, by part; `ok` says whether all that is required is there, `missing` what else is not."""
+@dataclass(frozen=True)
+class Checkup(Result):
+    """What is installed, by part."""
+
+    unskew: Mapping[str, str]
+    python: Mapping[str, str]
+    machine: Mapping[str, Any]
+    packages: Sequence[Mapping[str, Any]]
+    extras: Sequence[Mapping[str, Any]]
+    engines: Mapping[str, Mapping[str, Any]]
+    java: Mapping[str, Any]
+    torch: Mapping[str, Any]
+    folders: Mapping[str, Mapping[str, Any]]
+    environment: Mapping[str, str | None]
+    told = ("ok", "broken", "missing")
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that is required is there."""
+        return not self.broken
+
+    @property
+    def broken(self) -> list[str]:
+        """What nothing works without."""
+        return list(_broken(self))
+
+    @property
+    def missing(self) -> list[str]:
+        """What else is not there."""
+        return list(_missing(self))
+
+
+def doctor() -> Checkup:
+    """What is installed and what is not."""
     from unskew.tables.lists.store import cache_root
 
     packages = list(needed_packages())
@@ -47,71 +81,69 @@ def doctor() -> dict[str, Any]:
         extras.append({"name": name, "ok": not lacking, "missing": lacking, "what": what, "get": get})
     on_spark = java["ok"] and all(extra["ok"] for extra in extras if extra["name"] == "spark")
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    found: dict[str, Any] = {
-        "unskew": {"version": __version__, "folder": str(Path(__file__).parent.parent)},
-        "python": {"version": platform.python_version(), "executable": sys.executable},
-        "machine": {"platform": platform.platform(), "processors": processors, "memory": _memory()},
-        "packages": packages,
-        "extras": extras,
-        "engines": {"duckdb": _tried(_duckdb), "spark": {"ok": on_spark}},
-        "java": java,
-        "torch": _tried(_torch),
-        "folders": {"cache": _folder(cache_root()), "temporary": _folder(Path(tempfile.gettempdir()))},
-        "environment": {name: os.environ.get(name) for name in ("UNSKEW_CACHE", "UNSKEW_DATA", "JAVA_HOME")},
-    }
-    broken = list(_broken(found))
-    return {"ok": not broken, **found, "broken": broken, "missing": list(_missing(found))}
+    return Checkup(
+        unskew={"version": __version__, "folder": str(Path(__file__).parent.parent)},
+        python={"version": platform.python_version(), "executable": sys.executable},
+        machine={"platform": platform.platform(), "processors": processors, "memory": _memory()},
+        packages=packages,
+        extras=extras,
+        engines={"duckdb": _tried(_duckdb), "spark": {"ok": on_spark}},
+        java=java,
+        torch=_tried(_torch),
+        folders={"cache": _folder(cache_root()), "temporary": _folder(Path(tempfile.gettempdir()))},
+        environment={name: os.environ.get(name) for name in ("UNSKEW_CACHE", "UNSKEW_DATA", "JAVA_HOME")},
+    )
 
 
-def _broken(found: dict[str, Any]) -> Iterator[str]:
+def _broken(found: Checkup) -> Iterator[str]:
     """What nothing works without."""
-    for package in found["packages"]:
+    for package in found.packages:
         if package["extra"] is None and not package["ok"]:
             wanted = f"{package['name']}{package['needs']}"
             yield f"{wanted}, there is {package['version'] or 'none'}: pip install '{wanted}'"
-    for name, part in (("duckdb", found["engines"]["duckdb"]), ("torch", found["torch"])):
+    for name, part in (("duckdb", found.engines["duckdb"]), ("torch", found.torch)):
         if not part["ok"]:
             yield f"{name}: {part['error']}"
-    if not found["folders"]["temporary"]["ok"]:
-        yield f"temporary folder: {found['folders']['temporary']['error']}; set TMPDIR"
+    if not found.folders["temporary"]["ok"]:
+        yield f"temporary folder: {found.folders['temporary']['error']}; set TMPDIR"
 
 
-def _missing(found: dict[str, Any]) -> Iterator[str]:
+def _missing(found: Checkup) -> Iterator[str]:
     """What some commands need, and how to get it."""
-    for extra in found["extras"]:
+    for extra in found.extras:
         if not extra["ok"]:
             yield f"{extra['what']}: {extra['get']}"
-    if not found["java"]["ok"]:
+    if not found.java["ok"]:
         yield f"Java {JAVA} or later, for Spark on this machine: {_GET_JAVA}"
-    if not found["folders"]["cache"]["ok"]:
-        yield f"cache of parsed files: {found['folders']['cache']['error']}; set UNSKEW_CACHE"
+    if not found.folders["cache"]["ok"]:
+        yield f"cache of parsed files: {found.folders['cache']['error']}; set UNSKEW_CACHE"
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
+def lines(found: Checkup) -> Iterator[str]:
     """What was found, in lines."""
-    yield f"unskew {found['unskew']['version']}   {found['unskew']['folder']}"
-    yield f"Python {found['python']['version']}   {found['python']['executable']}"
-    machine, torch, java = found["machine"], found["torch"], found["java"]
+    yield f"unskew {found.unskew['version']}   {found.unskew['folder']}"
+    yield f"Python {found.python['version']}   {found.python['executable']}"
+    machine, torch, java = found.machine, found.torch, found.java
     memory = "unknown" if machine["memory"] is None else _size(machine["memory"])
     yield f"{machine['platform']}, {machine['processors']} processors, {memory} of memory"
     yield ""
-    for package in found["packages"]:
+    for package in found.packages:
         extra = f"  [{package['extra']}]" if package["extra"] else ""
         yield _line(package, package["name"] + extra, f"{package['version'] or 'not there'} {package['needs']}")
     yield ""
     yield _line(torch, "torch runs on", f"{torch['device']}, {torch['threads']} thread(s)" if torch["ok"] else "")
-    for name, engine in found["engines"].items():
+    for name, engine in found.engines.items():
         yield _line(engine, f"engine {name}")
     yield _line(java, "Java", java["version"] or "not there")
-    for name, folder in found["folders"].items():
+    for name, folder in found.folders.items():
         yield _line(
             folder, f"{name} folder", f"{folder['path']}, {_size(folder['free'])} free" if folder["ok"] else ""
         )
     for title, told in (
-        ("Broken; unskew does not work without", "broken"),
-        ("Not there; get it if you want", "missing"),
+        ("Broken; unskew does not work without", found.broken),
+        ("Not there; get it if you want", found.missing),
     ):
-        yield from (f"\n{title}:", *(f"  {each}" for each in found[told])) if found[told] else ()
+        yield from (f"\n{title}:", *(f"  {each}" for each in told)) if told else ()
 
 
 def _line(part: Mapping[str, Any], name: str, more: str = "") -> str:

@@ -118,11 +118,10 @@ def drift(asked: options.DriftArguments, as_json: Json = False) -> None:
 
 def report(asked: options.ReportArguments, as_json: Json = False) -> None:
     """Say where the page is, and print it."""
-    from unskew.pages.page_files import page_dict
     from unskew.workflows.inspections.report import report
 
     page = report(**asked.given(), command=typed())
-    show_result(page_dict(page) if as_json else {}, as_json, lambda _: page, asked.out)
+    show_result(page, as_json, lambda page: page, asked.out)
 
 
 def experiment(

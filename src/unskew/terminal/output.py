@@ -82,12 +82,19 @@ def show_facts(facts: Mapping[str, Any] | Result, as_json: bool) -> None:
         show_json(facts)
         return
     _Work.stop()
-    for key, value in plain(facts).items():
-        each = value.items() if isinstance(value, dict) else [("", value)]
-        for name, number in each:
-            shown = f"{number:,}" if isinstance(number, int) else number
-            shown = ", ".join(map(str, number)) or "none" if isinstance(number, list) else shown
-            print(f"{f'{key} {name}'.strip().replace('_', ' '):<21} {shown}")
+    for name, value in _each(plain(facts)):
+        shown = f"{value:,}" if isinstance(value, int) else value
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, list) else shown
+        print(f"{name.replace('_', ' '):<21} {shown}")
+
+
+def _each(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Each fact under its name, those within another behind the name of that one."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from _each(value, f"{within}{name} ")
+        else:
+            yield f"{within}{name}", value
 
 
 def show_rows(found: Any, csv: str | None, as_json: bool, says: str) -> None:

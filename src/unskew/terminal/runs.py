@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ import typer
 
 from unskew.errors import RunError
 from unskew.options import runs as options
+from unskew.results import Result
 from unskew.terminal.flags import CsvFile, Force, Json, PageFile, Quiet
 from unskew.terminal.output import (
     messages,
@@ -113,7 +114,7 @@ def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = Fal
     except KeyboardInterrupt:
         tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
-    _show((done.page, asked.out, "results.json", done.numbers), quiet, as_json)
+    _show((done.page, asked.out, "results.json", done), quiet, as_json)
     for line in () if quiet else serving_lines(asked.out):
         tell(line)
 
@@ -136,9 +137,7 @@ def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json
 
     def run(tell: Tell | None) -> Done:
         result = compare(**asked.given(), tell=tell)
-        verdicts, cells = result.verdicts(), result.records()
-        found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": cells}
-        return comparison_page(result), result.out, "results.parquet", found
+        return comparison_page(result), result.out, "results.parquet", result
 
     _study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
@@ -164,9 +163,7 @@ def reproduce(
 
     def run(tell: Tell | None) -> Done:
         result = reproduce(**asked.given("queries", "features"), size=size, tell=tell)
-        claims = [{"claim": each.text, **asdict(each)} for each in result.judged]
-        found = {"out": result.out, "lead": result.page.lead, "numbers": result.records, "claims": claims}
-        return result.page, result.out, "numbers.parquet", found
+        return result.page, result.out, "numbers.parquet", result
 
     _study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
@@ -183,8 +180,8 @@ def _list_recipes(recipes: Mapping[str, Recipe], as_json: bool) -> None:
         print(f"{name:<24}{recipe['title']}")
 
 
-Done = tuple["Page", Path, str, Mapping[str, object]]
-"""What a study came to: its page, its folder, the file of all numbers, and the same for JSON."""
+Done = tuple["Page", Path, str, Result]
+"""What a study came to: its page, its folder, the file of all numbers, and what it found."""
 
 
 def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
@@ -198,7 +195,7 @@ def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_j
         again = "without --force to go on" if force else "again to go on"
         tell(f"Interrupted. What is done is kept: run the same command {again}.")
         raise typer.Exit(130) from None
-    _show((page, out, numbers, {**found, "failed": page.failed}), quiet, as_json)
+    _show((page, out, numbers, found), quiet, as_json)
     if page.failed:
         raise typer.Exit(1)
 

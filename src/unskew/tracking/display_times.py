@@ -16,7 +16,8 @@ elsewhere. Pages are dealt out by a hash of page_id: 70 % to train on, 15 % to c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
@@ -30,6 +31,7 @@ from unskew.files.trees import check_lightgbm, read_trees, tried_apart
 from unskew.logs.reader import open_log
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.results import Result
 from unskew.settings import Config, checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
@@ -77,6 +79,25 @@ class DisplayTimes(Config):
         if self.unseen > self.seen:
             raise ValueError(f"unseen ({self.unseen}) must not exceed seen ({self.seen})")
         return self
+
+
+@dataclass(frozen=True)
+class LearnedExamination(Result):
+    """How well a model of display times tells, on pages that it did not learn from, and who is looked at."""
+
+    out: str
+    tested_on: int
+    """Impressions, as `trained_on`."""
+    auc: float
+    log_loss: float
+    calibration_error: float
+    calibration: Sequence[Mapping[str, float]]
+    """Impressions, mean prediction and share examined, by bins of the prediction."""
+    trained_on: int
+    by_position: Sequence[Mapping[str, float]]
+    """Mean examination and impressions of each rank."""
+    below_last_click: Sequence[Mapping[str, float]]
+    """The same by ranks below the last click of the page."""
 
 
 class DisplayTimeModel:
@@ -217,7 +238,7 @@ def display_times(
     force: bool = False,
     engine: str = "duckdb",
     **connection: Unpack[EngineConnection],
-) -> dict[str, Any]:
+) -> LearnedExamination:
     """Learn examination from a log with display times, into the folder `out`; what was measured.
 
     A result that was displayed for more than `seen` seconds was examined, one for less than `unseen` was not.
@@ -230,7 +251,7 @@ def display_times(
         model = learn_examination(running, shown, asked, place)
         model.facts |= examination_curves(running, add_examination(running, shown, model))
     model.save(out, force=force)
-    return {"out": str(out), **model.facts}
+    return LearnedExamination(str(out), **model.facts)
 
 
 def learn_examination(

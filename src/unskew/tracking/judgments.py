@@ -27,6 +27,7 @@ from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.results import Result
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
@@ -50,6 +51,24 @@ WRITERS = {".csv": pacsv.CSVWriter, ".parquet": pq.ParquetWriter}
 """How judgments are written, by the end of the name."""
 
 
+@dataclass(frozen=True)
+class Judgments(Result):
+    """Judgments that were written, in numbers."""
+
+    out: str
+    estimator: str
+    pairs: int
+    """Queries and documents that were judged."""
+    never_shown: int
+    """Pairs that have the imputation alone."""
+    theta: Array
+    """Examination by rank."""
+    alpha: Array
+    """How often a relevant result that is examined is clicked, by rank."""
+    beta: Array
+    """How often another one is."""
+
+
 def judge(
     store: Path | str,
     out: Path | str,
@@ -64,7 +83,7 @@ def judge(
     force: bool = False,
     engine: str = "duckdb",
     **connection: Unpack[EngineConnection],
-) -> dict[str, Any]:
+) -> Judgments:
     """Estimate the relevance of every query and document that a store has, into a CSV or Parquet file; in numbers.
 
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
@@ -86,9 +105,9 @@ def judge(
         assumed, noise = judging.assumed(curves, (first[0], first[1]))
         out.parent.mkdir(parents=True, exist_ok=True)
         with complete_file(out) as ready:
-            counts = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
-    told = {name: getattr(assumed, name).round(4).tolist() for name in ("theta", "alpha", "beta")}
-    return {"out": str(out), "estimator": chosen, **counts, **told}
+            pairs, never = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
+    curve = (each.round(4) for each in (assumed.theta, assumed.alpha, assumed.beta))
+    return Judgments(str(out), chosen, pairs, never, *curve)
 
 
 def needs_imputation(argument: str, value: str) -> ConfigError:
@@ -214,7 +233,7 @@ class Judging:
             yield pa.table(made)
 
 
-def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[str, int]:
+def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> tuple[int, int]:
     """Write them into a file, one after another; how many there are, and how many were never shown."""
     writer: Any = None
     pairs = never = 0
@@ -227,7 +246,7 @@ def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[s
     if writer is None:
         raise DataError("the window is empty", hint="track a log with pages")
     writer.close()
-    return {"pairs": pairs, "never shown": never}
+    return pairs, never
 
 
 ROWS = 2**18

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -20,6 +21,7 @@ from unskew.errors import ConfigError, DataError, LimitError, Option
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
+from unskew.results import Result
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tracking.delivery import (
@@ -44,6 +46,40 @@ STRANGE = ("display_time_missing", "display_time_negative", "dwell_time_negative
 """What is counted although it is strange."""
 
 
+@dataclass(frozen=True)
+class Tracked(Result):
+    """What was counted into a store, in pages, and what was not and why."""
+
+    out: str
+    delivered: int
+    counted: int
+    no_time: int
+    no_id: int
+    bad_click: int
+    bad_position: int
+    two_queries: int
+    future: int
+    """After the last full hour."""
+    too_old: int
+    """Before the longest window."""
+    split: int
+    """In several hours; the first one counts."""
+    repeated: int
+    """Counted before."""
+    late: int
+    """Counted, and from hours that windows had reached."""
+    rows: int
+    twice: int
+    """Counted, with a result that stands there twice."""
+    windows: Mapping[str, str]
+    """From when to when each goes."""
+    display_time_missing: int | None = None
+    display_time_negative: int | None = None
+    dwell_time_negative: int | None = None
+    clock_back: int | None = None
+    absent = STRANGE
+
+
 def track(
     log: Path | str,
     out: Path | str,
@@ -55,7 +91,7 @@ def track(
     columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
     **connection: Unpack[EngineConnection],
-) -> dict[str, Any]:
+) -> Tracked:
     """Count a log into the store `out`; what was counted, and what was not and why.
 
     `examination` is the folder of an examination model, which judges every result; without one the log's column
@@ -77,7 +113,7 @@ def track(
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)
     published = store.manifest.windows.items()
     windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
-    return {"out": str(out), **counts, "windows": windows}
+    return Tracked(str(out), **counts, windows=windows)
 
 
 def deliver(
@@ -88,7 +124,7 @@ def deliver(
     refresh: str,
     max_rejected: float,
     place: Path | str | None,
-) -> dict[str, Any]:
+) -> dict[str, int]:
     """Count a delivery, write the windows that are due, and commit; `end` is the hour of `until`."""
     before = store.manifest
     if end is not None and before.clock is not None and end < before.clock:

@@ -8,17 +8,18 @@ from typing import Any
 from unskew.pages.details import record_table
 from unskew.pages.figures import curves_figure
 from unskew.pages.page import Figure, Page, Section
+from unskew.tracking.display_times import LearnedExamination
 
 
-def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
-    """What `examination` found; `origin` and `command` are the page's."""
+def examination_page(found: LearnedExamination, origin: str = "", command: str = "") -> Page:
+    """What `display_times` found; `origin` and `command` are the page's."""
     lead = (
-        f"On {facts['tested_on']:,} impressions of held-out pages with a clear display time the AUC is "
-        f"{facts['auc']:.3f}, and the share examined is off by {facts['calibration_error']:.3f} on average."
+        f"On {found.tested_on:,} impressions of held-out pages with a clear display time the AUC is "
+        f"{found.auc:.3f}, and the share examined is off by {found.calibration_error:.3f} on average."
     )
-    below = [{**row, "below": str(row["below"] or "click")} for row in facts["below_last_click"]]
+    below = [{**row, "below": str(row["below"] or "click")} for row in found.below_last_click]
     figures = [
-        _curve("By position", facts["by_position"], "position", "rank"),
+        _curve("By position", found.by_position, "position", "rank"),
         _curve("Below the last click", below, "below", "ranks below the last click"),
     ]
     return Page(
@@ -26,9 +27,9 @@ def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = 
         lead,
         [
             Section("Who was looked at: mean examination", figures=figures),
-            Section("Calibration on held-out pages", tables=[record_table(facts["calibration"], "")]),
+            Section("Calibration on held-out pages", tables=[record_table(found.calibration, "")]),
         ],
-        notes=[f"{facts['trained_on']:,} impressions were trained on; log loss {facts['log_loss']:.4f}."],
+        notes=[f"{found.trained_on:,} impressions were trained on; log loss {found.log_loss:.4f}."],
         origin=origin,
         command=command,
     )

@@ -32,6 +32,7 @@ from pydantic import TypeAdapter
 
 from unskew.errors import ConfigError, Option, StoreError, printable
 from unskew.names import NO_NAMES, Names
+from unskew.results import Result
 from unskew.types import Array
 
 PARTS = {"items": ("features of items", "--items"), "clicks": ("click features", "--tracked")}
@@ -154,6 +155,36 @@ class StoredPart(ABC):
 
 
 @dataclass(frozen=True)
+class PartContents(Result):
+    """What one part of a store holds."""
+
+    rows: int
+    features: int
+    made: str
+    """When."""
+    categories: int | None
+    """Features that are categories."""
+    until: Mapping[str, str] | None
+    """Where each window of clicks ends."""
+    absent = ("categories", "until")
+
+    @classmethod
+    def of(cls, head: StoreHead) -> PartContents:
+        """What the head of a part says."""
+        return cls(head.rows, len(head.names), head.made, len(head.categories) or None, head.until or None)
+
+
+@dataclass(frozen=True)
+class StoreContents(Result):
+    """What a store holds; a part that was never put there is None."""
+
+    store: str
+    items: PartContents | None = None
+    clicks: PartContents | None = None
+    absent = ("items", "clicks")
+
+
+@dataclass(frozen=True)
 class View:
     """A store as it is at one moment; a request takes one, and looks up all that it needs in it."""
 
@@ -174,15 +205,10 @@ class View:
         before = query_key(query)
         return self._part("clicks").rows([before + item_key(each) for each in ids], self.place, 0.0)
 
-    def about(self) -> dict[str, dict[str, Any]]:
+    def contents(self) -> StoreContents:
         """What each part holds."""
-        found: dict[str, dict[str, Any]] = {}
-        for name, part in self.parts.items():
-            head = part.head
-            found[name] = {"rows": head.rows, "features": len(head.names), "made": head.made}
-            found[name] |= {"categories": len(head.categories)} if head.categories else {}
-            found[name] |= {f"{window} until": hour for window, hour in head.until.items()}
-        return found
+        heads = {name: part.head for name, part in self.parts.items()}
+        return StoreContents(self.place, **{name: PartContents.of(head) for name, head in heads.items()})
 
     def _part(self, name: str) -> StoredPart:
         if name not in self.parts:
@@ -265,7 +291,7 @@ def store(
     items: Sequence[Any] = (),
     tracked: Path | str | None = None,
     columns: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> StoreContents:
     """Put what is given, both parts in one step, and say what the store then holds; without any, say it alone."""
     if columns and not items:
         raise ConfigError(
@@ -274,4 +300,4 @@ def store(
     with open_store(place) as opened:
         if items or tracked is not None:
             opened.put(items=items, tracked=tracked, names=Names.of(columns))
-        return {"store": opened.place, **opened.view().about()}
+        return opened.view().contents()

@@ -31,6 +31,7 @@ from unskew import __version__
 from unskew.errors import DataError, Option, RunError, UnskewError
 from unskew.files import complete_file, read_json, write_json
 from unskew.pages.console import Tell
+from unskew.results import Result, plain
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import CompareData
 from unskew.types import Array
@@ -237,7 +238,7 @@ def peak_memory() -> float | None:
 
 
 @dataclass(frozen=True)
-class Comparison(ABC):
+class Comparison(Result, ABC):
     """Everything that was found."""
 
     out: Path
@@ -264,6 +265,12 @@ class Comparison(ABC):
     @abstractmethod
     def selected(self, cell: Cell) -> dict[str, bool]:
         """Whether the cell's settings were chosen, by the way of choosing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its folder, verdicts, notes, cells and what failed, as JSON has them."""
+        failed = [f"{each.cell}: {each.error}" for each in self.failed]
+        told = {"out": self.out, "verdicts": self.verdicts(), "notes": self.notes, "cells": self.records()}
+        return {name: plain(each) for name, each in told.items()} | {"failed": failed}
 
     def records(self) -> list[dict[str, Any]]:
         """One plain row for each cell."""
