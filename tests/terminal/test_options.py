@@ -40,7 +40,7 @@ def arguments(name: str) -> dict[str, inspect.Parameter]:
     return {key: each for key, each in found.items() if key not in APART}
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"learn", "serve"}))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"learn"}))
 def test_a_function_takes_the_options_of_its_verb(name: str) -> None:
     fields, taken = VERBS[name].model_fields, arguments(name)
     assert set(fields) - APART == set(taken) - MORE.get(name, set())

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -44,6 +44,7 @@ from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
 from unskew.examination import Examination
 from unskew.names import REQUIRED, Names
+from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import listed
 from unskew.tables.engine.engine import Engine
@@ -129,7 +130,7 @@ def diagnose(
     feature_columns: Mapping[str, str] | None = None,
     engine: Engine | str = "duckdb",
     seed: int = 0,
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> Diagnosis:
     """Say which biases a log has, how strong, and whether they can be removed; no features, no labels needed.
 
@@ -138,7 +139,7 @@ def diagnose(
     them, or of a `Log`, which has some, it is told how far they tell the rank. `labels` are a table or file of
     query_id, doc_id and label; those in the log are found. `models` fits click models too. `columns` says theirs
     for ours, `feature_columns` the same in `features` where it differs. `engine` is duckdb, spark, or one that is
-    open; `options` go to it.
+    open; `connection` goes to it.
     """
     for name in segments:
         if name in TAKEN:
@@ -148,7 +149,7 @@ def diagnose(
         raise ConfigError("a Log has its own; leave them out", argument="features")
     place, fitted, lists, ordering = Place.of(source, features, columns), None, None, None
     named = tuple(dict.fromkeys(segments))
-    with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
+    with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **connection) as tables:
         if isinstance(source, Log):
             lists = source.lists
         elif features is not None:
@@ -161,7 +162,7 @@ def diagnose(
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
     if models:
         name = engine if isinstance(engine, str) else engine.name
-        pages = read_pages(source, columns=columns, engine=name, **options)
+        pages = read_pages(source, columns=columns, engine=name, **connection)
         fitted = fit_and_compare(pages, seed=seed)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from scipy.special import chdtrc, rel_entr
@@ -33,6 +33,7 @@ from unskew.diagnosis.evidence.evidence import MEASURED, fitted
 from unskew.diagnosis.evidence.sums import RANKS
 from unskew.diagnosis.evidence.tables import ALL_BUCKETS, BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
+from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Log
@@ -118,19 +119,19 @@ def drift(
     segments: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     engine: Engine | str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> Drift:
     """Compare two logs: Parquet files, tables in memory or `Log`s. `segments` are columns to compare the mix of.
 
     Whether the ranks are looked at as before, whether queries, documents, page lengths and segments are the same
     mix, and how often a page is clicked. Without `segments` they are the serp_* columns of few values that both
-    logs have. `columns` says theirs for ours, in both logs; `options` go to the engine.
+    logs have. `columns` says theirs for ours, in both logs; `connection` goes to the engine.
     """
     files = [each for each in (old, new) if isinstance(each, str | Path)]
     places = {str(each) if "://" in str(each) else str(Path(each).resolve()) for each in files}
     if old is new or (len(files) == 2 and len(places) == 1):
         raise ConfigError(f"{old} twice: give the logs of two times")
-    with connect(engine, **options) if isinstance(engine, str) else nullcontext(engine) as running:
+    with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
         first, second = (
             open_tables(each, columns=columns, engine=running, segments=segments or (), serp=segments is None)
             for each in (old, new)

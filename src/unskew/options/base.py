@@ -128,6 +128,13 @@ class EngineConnection(TypedDict, total=False):
     scratch: Path | str | None
 
 
+class LogReading(EngineConnection, total=False):
+    """How a log is read where a function takes no more: the fields of `OnEngine`."""
+
+    columns: Mapping[str, str] | None
+    engine: str
+
+
 class Synthetic(VerbOptions):
     """VerbOptions of lists that are generated."""
 

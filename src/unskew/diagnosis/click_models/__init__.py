@@ -14,7 +14,7 @@ features, which holds for new documents. `save_model` writes a fitted one into a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from unskew.diagnosis.click_models.browsing import DCTR as DCTR
 from unskew.diagnosis.click_models.browsing import PBM as PBM
@@ -41,13 +41,14 @@ from unskew.diagnosis.click_models.mixture import ModelMixture as ModelMixture
 from unskew.diagnosis.click_models.pages import AnyLog
 from unskew.diagnosis.click_models.pages import ClickPages as ClickPages
 from unskew.diagnosis.click_models.pages import read_pages as read_pages
+from unskew.options.base import LogReading
 
 
-def fit(log: AnyLog, model: ClickModel | str = "pbm", **options: Any) -> FittedClickModel:
+def fit(log: AnyLog, model: ClickModel | str = "pbm", **reading: Unpack[LogReading]) -> FittedClickModel:
     """Fit a click model to a log in memory, an Arrow table of impressions, or Parquet files.
 
-    `model` is a name of `CLICK_MODELS`, names joined by +, or a model with settings: `UBM(ranks=20)`. `options` go
-    to the engine that reads files: engine, memory, threads.
+    `model` is a name of `CLICK_MODELS`, names joined by +, or a model with settings: `UBM(ranks=20)`. `reading`
+    says how files are read, as by `read_pages`.
     """
     name, chosen = find_model(model)
-    return fit_model(name, chosen, read_pages(log, **options))
+    return fit_model(name, chosen, read_pages(log, **reading))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from unskew.diagnosis.click_models.fitted import CLICK_MODELS, FittedClickModel,
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
 from unskew.diagnosis.evidence.likelihood import ratio_and_error
 from unskew.errors import ConfigError, Option
+from unskew.options.base import LogReading
 from unskew.results import Result
 from unskew.types import Array
 
@@ -89,19 +90,19 @@ def fit_and_compare(
     *,
     held_out: AnyLog | float = 0.2,
     seed: int = 0,
-    **options: Any,
+    **reading: Unpack[LogReading],
 ) -> ClickModelComparison:
     """Fit click models to a log and compare them on held-out pages, best first.
 
     `held_out` is another log, best of a later time, or the share of pages to keep back, drawn by `seed`. `models`
-    are names, names joined by + for mixtures, or models with settings. `options` go to the engine that reads.
+    are names, names joined by + for mixtures, or models with settings. `reading` is as for `read_pages`.
     """
     chosen = _named(models)
-    pages = read_pages(log, **options)
+    pages = read_pages(log, **reading)
     if isinstance(held_out, float | int):
         pages, held = pages.halves(float(held_out), seed)
     else:
-        held = read_pages(held_out, **options)
+        held = read_pages(held_out, **reading)
     known = held.known_to(pages.pairs)
     fitted = {name: fit_model(name, model, pages) for name, model in chosen.items()}
     likelihood = {name: model.page_log_likelihood(known) for name, model in fitted.items()}

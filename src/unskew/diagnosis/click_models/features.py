@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -90,10 +90,23 @@ class Descent(Config):
     """Of the first weights and the order of pairs."""
 
 
-def fit_with_features(log: Log, model: ClickModel | str = "pbm", **options: object) -> FeatureClickModel:
+class DescentKeywords(TypedDict, total=False):
+    """The fields of `Descent`."""
+
+    hidden: Sequence[int]
+    steps: int
+    batch: int
+    rate: float
+    held_out: float
+    seed: int
+
+
+def fit_with_features(
+    log: Log, model: ClickModel | str = "pbm", **options: Unpack[DescentKeywords]
+) -> FeatureClickModel:
     """Fit PBM or UBM to a log in memory, with attraction from the features of its lists.
 
-    `options` are fields of `Descent`: hidden, steps, batch, rate, held_out, seed.
+    `options` are fields of `Descent`.
     """
     asked = checked(Descent, options, None)
     name, chosen = find_model(model)

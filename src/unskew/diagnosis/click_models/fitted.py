@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from unskew.diagnosis.click_models.mixture import ModelMixture
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, added, read_pages
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, read_json, write_json
+from unskew.options.base import LogReading
 from unskew.settings import checked, named, require_columns, table_of
 from unskew.types import Array, Log
 
@@ -170,9 +171,9 @@ class FittedClickModel:
     converged: bool = True
     seconds: float = 0.0
 
-    def seen_pages(self, log: AnyLog, **options: Any) -> ClickPages:
-        """A log as pages of this model's pairs; `options` go to the engine."""
-        return read_pages(log, **options).known_to(self.pairs)
+    def seen_pages(self, log: AnyLog, **reading: Unpack[LogReading]) -> ClickPages:
+        """A log as pages of this model's pairs; `reading` is as for `read_pages`."""
+        return read_pages(log, **reading).known_to(self.pairs)
 
     def click_probability(self, log: AnyLog, *, given_clicks: bool = False) -> Array:
         """P(click) of every impression [N], page after page; `given_clicks`: given the clicks above it."""

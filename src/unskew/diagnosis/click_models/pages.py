@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
+from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.joins import encodable, encode, match
 from unskew.types import Array, Lists, Log
@@ -130,9 +131,13 @@ class ClickPages:
 
 
 def read_pages(
-    log: AnyLog, *, columns: Mapping[str, str] | None = None, engine: str = "duckdb", **options: Any
+    log: AnyLog,
+    *,
+    columns: Mapping[str, str] | None = None,
+    engine: str = "duckdb",
+    **connection: Unpack[EngineConnection],
 ) -> ClickPages:
-    """A log as pages: in memory, an Arrow table, or Parquet files of any size; `options` go to `connect`.
+    """A log as pages: in memory, an Arrow table, or Parquet files of any size; `connection` goes to `connect`.
 
     `columns` says theirs for ours, {"position": "rank"}, where files have other names.
     """
@@ -140,7 +145,7 @@ def read_pages(
         return log
     if isinstance(log, Log):
         return pages_of_log(log)
-    with connect(engine, **options) as running, open_log(running, log, Names.of(columns)) as shown:
+    with connect(engine, **connection) as running, open_log(running, log, Names.of(columns)) as shown:
         return reduced_pages(running, shown)
 
 

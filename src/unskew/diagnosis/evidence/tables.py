@@ -26,13 +26,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.logs.reader import check_rows, open_log, place_of, weights
 from unskew.names import Names
+from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
 from unskew.types import Array, Log
@@ -179,15 +180,15 @@ def open_tables(
     serp: bool = False,
     feedback: str | None = None,
     engine: Engine | str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> LogTables:
     """A log (Parquet files, a table in memory, a `Log`) as tables to diagnose; use it in a `with`.
 
     `columns` says theirs for ours, {"position": "rank"}; `segments` are columns to tell results by, such as the
     device, to which `serp` adds all serp_* columns. With `feedback`, a result with any of it counts as clicked.
-    `engine` is duckdb, spark, or one that is open; `options` go to `connect`.
+    `engine` is duckdb, spark, or one that is open; `connection` goes to `connect`.
     """
-    opened = connect(engine, **options) if isinstance(engine, str) else engine
+    opened = connect(engine, **connection) if isinstance(engine, str) else engine
     try:
         with open_log(opened, source, Names.of(columns), [*required(feedback), *segments]) as given:
             place = str(place_of(source))

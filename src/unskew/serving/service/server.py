@@ -200,9 +200,18 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(
     runs: Path | str | Sequence[Path | str],
     *,
+    names: Sequence[str] = (),
+    shadows: Sequence[str] = (),
+    store: Path | str | None = None,
+    log: Path | str | None = None,
+    seed: int = 0,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token_file: Path | str | None = None,
+    workers: int = 1,
+    limits: Path | str | None = None,
     explore: ExploreSettings | Mapping[str, object] | None = None,
     tell: Callable[[str, list[ModelAnswer]], None] | None = None,
-    **told: Any,
 ) -> None:
     """Serve run folders over HTTP until interrupted, as `unskew serve` does.
 
@@ -210,8 +219,9 @@ def serve(
     `tell` is called with the address and the models once requests are taken; it prints the address unless given.
     The rest are the fields of `ServeArguments`, as the command's flags say them.
     """
+    given = {name: value for name, value in locals().items() if name in ServeArguments.model_fields}
     several = (runs,) if isinstance(runs, Path | str) else tuple(runs)
-    asked = checked(ServeArguments, {"runs": several, **told}, None)
+    asked = checked(ServeArguments, given | {"runs": several}, None)
     said = tell or (lambda address, _: print(address, flush=True))
     run_server(plan_of(asked, explore), asked, said)
 
