@@ -112,10 +112,15 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return (f"Did you mean {close[0]}? " if close else "") + f"Known: {', '.join(names)}."
 
 
+def unknown_name(name: object, names: Iterable[str]) -> str:
+    """The sentence of a name that is none of those there are."""
+    return f"unknown name {name!r}. {did_you_mean(str(name), names)}"
+
+
 def known(argument: str, name: object, names: Collection[str]) -> str:
     """The name, if it is one of the names that the argument, or the `Key` of a file, may have."""
     if not isinstance(name, str) or name not in names:
-        raise ConfigError(f"unknown name {name!r}. {did_you_mean(str(name), names)}", argument=argument)
+        raise ConfigError(unknown_name(name, names), argument=argument)
     return name
 
 
@@ -205,6 +210,8 @@ def _sentence(model: type[BaseModel], item: Any) -> Words:
         return f"unknown key. {did_you_mean(str(item['loc'][-1]), fields)}"
     if item["type"] == "missing":
         return "missing"
+    if item["type"] == "literal_error" and isinstance(item["input"], str):
+        return unknown_name(item["input"], re.findall("'(.*?)'", item["ctx"]["expected"]))
     if item["type"] == "value_error":  # a validator of ours, which says all there is to say
         said: Words = item["ctx"]["error"].args[0]
         return said

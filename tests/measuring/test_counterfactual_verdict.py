@@ -137,7 +137,7 @@ def test_swaps_and_weighted_clicks_decide_without_random_slots() -> None:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at=0: must be 1 or more"):
+    with pytest.raises(ConfigError, match="at=: input should be greater than or equal to 1, not 0"):
         Judge(at=0)
     with pytest.raises(DataError, match="no pages"):
         Judge().finish()

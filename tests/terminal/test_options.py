@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
 import unskew
+from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.options import VERBS
 from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
@@ -67,6 +70,39 @@ def test_every_option_has_a_sentence(name: str) -> None:
     assert all(
         str(field.description or "").strip().endswith((".", "…")) for field in VERBS[name].model_fields.values()
     )
+
+
+BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}
+"""What is added to a bound to be past it."""
+
+
+def past_their_bounds() -> Iterator[tuple[str, str, float]]:
+    """Every option with a bound, and a number on the wrong side of it."""
+    for verb in sorted(FUNCTIONS):
+        for name, field in VERBS[verb].model_fields.items():
+            for each in field.metadata:
+                yield from (
+                    (verb, name, getattr(each, bound) + more)
+                    for bound, more in BEYOND.items()
+                    if hasattr(each, bound)
+                )
+
+
+@pytest.mark.parametrize(("verb", "name", "value"), [*past_their_bounds()])
+def test_bounds_hold_in_python_too_before_anything_is_opened(
+    verb: str, name: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if verb == "demo":
+        given: dict[str, object] = {}
+    else:
+        needed = [key for key, field in VERBS[verb].model_fields.items() if field.is_required()]
+        given = {key: ["nowhere"] if key == "features" else f"nowhere_{key}" for key in needed}
+        given |= {"to": "lightgbm"} if verb == "export" else {}
+    with pytest.raises(ConfigError) as caught:
+        FUNCTIONS[verb](**given, **{name: value})
+    assert caught.value.argument == name
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_engine_is_reached_in_one_way() -> None:

@@ -179,7 +179,7 @@ def recipe_names() -> list[str]:
 
 def recipe_named(name: str) -> Recipe:
     """Read and check a recipe."""
-    return checked(Recipe, _read(known("recipe", name, recipe_names())), name)
+    return checked(Recipe, _read(known("name", name, recipe_names())), name)
 
 
 @lru_cache

@@ -18,6 +18,7 @@ from unskew.logs.pages import LACKING, add_page_ids, add_visits, clock, find_vis
 from unskew.logs.reader import open_log
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.options.logs import SplitArguments
 from unskew.results import Result
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect
@@ -45,6 +46,7 @@ class SplitLog(Result):
     """Where the parts begin, in UTC."""
 
 
+@SplitArguments.checks
 def split(
     log: Path | str,
     out: Path | str,
@@ -121,9 +123,10 @@ def split_by_time(
     in the same second stays together, so the result depends neither on the engine nor on the order of rows.
     `pages` is what `find_visits` gave; the parts then have its visit_id.
     """
-    if validation < 0 or test < 0 or validation + test >= 1:
+    SplitArguments.check(validation=validation, test=test)
+    if validation + test >= 1:
         both = (Option("validation", validation), " and ", Option("test", test))
-        raise ConfigError((*both, ": not negative, and less than 1 together"))
+        raise ConfigError((*both, ": less than 1 together"))
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
     require_columns(["timestamp", "page_id"], impressions.columns, hint=LACKING)
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))

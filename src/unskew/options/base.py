@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, ParamSpec, TypedDict, TypeVar
 
 from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from unskew.settings import Config, checked
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+BOUNDS = ("ge", "gt", "le", "lt")
+"""What pydantic calls them."""
 
 
 class VerbOptions(Config):
@@ -25,9 +31,26 @@ class VerbOptions(Config):
 
     @classmethod
     def check(cls, **said: object) -> None:
-        """Refuse arguments of Python that are outside the bounds that these options have; None says nothing."""
-        needed: dict[str, object] = {name: None for name, field in cls.model_fields.items() if field.is_required()}
-        checked(cls, needed | {name: value for name, value in said.items() if value is not None}, None)
+        """Refuse numbers that are outside of the bounds that these options have; None says nothing."""
+        fields = cls.model_fields
+        bounded = [
+            name
+            for name, field in fields.items()
+            if any(hasattr(each, bound) for each in field.metadata for bound in BOUNDS)
+        ]
+        needed: dict[str, object] = {name: None for name, field in fields.items() if field.is_required()}
+        checked(cls, needed | {name: said[name] for name in bounded if said.get(name) is not None}, None)
+
+    @classmethod
+    def checks(cls, verb: Callable[Given, Made]) -> Callable[Given, Made]:
+        """The verb, whose arguments are checked before it begins."""
+
+        @wraps(verb)
+        def run(*given: Given.args, **named: Given.kwargs) -> Made:
+            cls.check(**named)
+            return verb(*given, **named)
+
+        return run
 
 
 @dataclass(frozen=True)

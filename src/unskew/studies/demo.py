@@ -29,6 +29,7 @@ from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
+from unskew.options.runs import DemoArguments
 from unskew.pages.console import training_bar
 from unskew.pages.figures import curves_figure, dots_figure, palette, points_of
 from unskew.pages.marks import Value, with_best
@@ -112,6 +113,7 @@ class Demo(Result):
         return dict(self.numbers)
 
 
+@DemoArguments.checks
 def demo(
     out: Path | str = "demo-run",
     *,

@@ -75,6 +75,7 @@ class Plan(Result):
     notes: tuple[str, ...]
 
 
+@PlanArguments.checks
 def plan(
     log: Log | Path | str | Twin,
     *,
@@ -94,7 +95,6 @@ def plan(
     `pages` are as many as the log has and four times as many unless given. `methods` learn only where there are
     features; naive and dla unless given. `daily` pages turn numbers of pages into days.
     """
-    PlanArguments.check(repeats=repeats, daily=daily)
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise ConfigError("give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05", argument="shares")
     if pages is not None and (not pages or not all(size >= 1 for size in pages)):

@@ -27,6 +27,7 @@ from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.options.logs import JudgeArguments
 from unskew.results import Result
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
@@ -69,6 +70,7 @@ class Judgments(Result):
     """How often another one is."""
 
 
+@JudgeArguments.checks
 def judge(
     store: Path | str,
     out: Path | str,

@@ -21,6 +21,7 @@ from unskew.errors import ConfigError, DataError, LimitError, Option
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
+from unskew.options.logs import TrackArguments
 from unskew.results import Result
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
@@ -80,6 +81,7 @@ class Tracked(Result):
     absent = STRANGE
 
 
+@TrackArguments.checks
 def track(
     log: Path | str,
     out: Path | str,

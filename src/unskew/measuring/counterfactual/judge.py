@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
 from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
@@ -24,6 +24,7 @@ from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
 from unskew.measuring.counterfactual.weighted import Weighted
+from unskew.options.runs import MeasureArguments
 from unskew.types import Array
 
 ESTIMATORS: tuple[type[Estimator], ...] = (Direct, Slates, RawClicks, Weighted, ByDisplay, Swapped)
@@ -43,8 +44,7 @@ class Judge:
         at: int = 10,
         seed: int = 0,
     ) -> None:
-        if at < 1:
-            raise ConfigError("must be 1 or more", argument="at", value=at)
+        MeasureArguments.check(at=at)
         self.asked = Question(metric, at, examination)
         self.seed, self.pages, self.changed = seed, 0, 0
         self.estimators = [kind(self.asked) for kind in ESTIMATORS]
@@ -79,8 +79,7 @@ class Judge:
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
         """What the pages say; intervals at this level."""
-        if not 0 < level < 1:
-            raise ConfigError("must lie between 0 and 1", argument="level", value=level)
+        MeasureArguments.check(level=level)
         if not self.pages:
             raise DataError("there are no pages to judge by")
         estimates, drawn = [], {}

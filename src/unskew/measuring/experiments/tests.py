@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
 from unskew.errors import ConfigError, DataError
+from unskew.options.runs import MeasureArguments
 from unskew.types import Array
 
 _BLOCK = 1_000_000  # values drawn at a time by the bootstrap: 16 MB, whatever the number of queries
@@ -132,8 +133,7 @@ def bootstrap_mean(values: ArrayLike, *, resamples: int = 10_000, level: float =
     """
     if resamples < 1:
         raise ConfigError("must be at least 1", argument="resamples", value=resamples)
-    if not 0 < level < 1:
-        raise ConfigError("must lie between 0 and 1", argument="level", value=level)
+    MeasureArguments.check(level=level)
     kept, dropped = _kept(_flat(values))
     n = len(kept)
     if n < 2:

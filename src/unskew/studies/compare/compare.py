@@ -45,6 +45,7 @@ UNRUN = {"status": "failed", "error": "was not run"}
 _MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
 
 
+@CompareArguments.checks
 def compare(
     config: Path | str | Mapping[str, Any],
     out: Path | str | None = None,
@@ -66,7 +67,6 @@ def compare(
     forget()
     data = asked.file.data
     splits = read_data(data, asked.base) if data.log is None else read_log(data, asked.base)
-    CompareArguments.check(jobs=jobs)
     workers = jobs or _jobs(asked, splits)
     place.parent.mkdir(parents=True, exist_ok=True)
     again = "" if isinstance(config, Mapping) else command_line("compare", config, out=out, jobs=jobs)

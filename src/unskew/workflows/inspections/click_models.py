@@ -18,6 +18,7 @@ from unskew.diagnosis.click_models.fitted import FILE, PAIRS, find_model, fit_mo
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.options.base import EngineConnection
+from unskew.options.logs import ClickModelsArguments
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import no_such
 
@@ -26,6 +27,7 @@ COMPARED = Ours(COMPARISON, (JUDGMENTS, f"{JUDGE}/{FILE}", f"{JUDGE}/{PAIRS}", *
 """What lies in a folder of compared click models."""
 
 
+@ClickModelsArguments.checks
 def compare_click_models(
     log: Path | str,
     *,

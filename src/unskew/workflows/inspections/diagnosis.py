@@ -18,6 +18,7 @@ from unskew.logs.log import TABLE
 from unskew.logs.reader import StoredLog
 from unskew.names import KEYS, Names
 from unskew.options.base import EngineConnection
+from unskew.options.logs import DiagnoseArguments, DriftArguments
 from unskew.pages.documents.diagnosis import TOP, diagnosis_page
 from unskew.pages.documents.drift import drift_page
 from unskew.pages.origins import log_origin
@@ -34,6 +35,7 @@ DIAGNOSED = Ours(FILE, (f"{NAME}.json", f"{NAME}.csv", *PAGE_FILES))
 """What lies in a folder of a diagnosis."""
 
 
+@DiagnoseArguments.checks
 def diagnose(
     log: Any,
     *,
@@ -114,6 +116,7 @@ def brief(found: Diagnosis) -> Page:
     return replace(whole, sections=bare, notes=())
 
 
+@DriftArguments.checks
 def drift(
     old: Any,
     new: Any,

@@ -30,6 +30,7 @@ from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
 from unskew.measuring.experiments.effects import Sums
 from unskew.names import Names
+from unskew.options.runs import ImportanceArguments
 from unskew.results import Result, plain
 from unskew.tables.features.encoding import Encoding, NumberField
 from unskew.types import Array, Lists, ListTexts, Log
@@ -80,6 +81,7 @@ class Importances(Result):
         return text.getvalue()
 
 
+@ImportanceArguments.checks
 def importance(
     run: Run | Scorer | Path | str,
     *,

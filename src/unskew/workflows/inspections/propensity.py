@@ -26,6 +26,7 @@ By = Literal["shuffled", "swaps"]
 """How examination is measured on a log."""
 
 
+@PropensityArguments.checks
 def propensity(
     source: Run | Scorer | Log | Path | str | Any,
     *,
@@ -41,7 +42,6 @@ def propensity(
     with any of it counts as clicked. `max_weight` clips the weights, as it does for the method `ipw`. `columns`
     says theirs for ours.
     """
-    PropensityArguments.check(max_weight=max_weight)
     if by is not None:
         known("by", by, get_args(By))
     found = learned_examination(source)

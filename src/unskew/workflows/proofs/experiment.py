@@ -28,6 +28,7 @@ from unskew.workflows.proofs.policies import CLUSTERS, METRICS, Kind, PolicyPage
 TOO_FEW = f"{FEWEST} clusters with some spread are the fewest."
 
 
+@ExperimentArguments.checks
 def experiment(
     log: Log | Path | str | Any,
     *,
@@ -52,7 +53,6 @@ def experiment(
     `detect` is the relative difference that sample sizes are told for. `connection` says how the engine
     is reached.
     """
-    ExperimentArguments.check(level=level, detect=detect, planned=planned)
     ways = judged.Ways(level, planned, detect)
     needed, place = ["page_id", "position", "click"], str(place_of(log))
     with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:

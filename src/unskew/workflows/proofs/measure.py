@@ -15,12 +15,13 @@ from unskew.measuring.measurement import Compared, Measurement
 from unskew.measuring.shipping import BOUNDS, Bound, Shipping, Watched, decided
 from unskew.names import Names
 from unskew.options.base import EngineConnection
-from unskew.options.runs import ShipArguments
+from unskew.options.runs import MeasureArguments, ShipArguments
 from unskew.pages.documents.proof import ship_page
 from unskew.pages.documents.summaries import measure_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES
 from unskew.pages.page_files import page_place, write_found
+from unskew.settings import known
 from unskew.tables.engine.engine import Engine
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.rankings import SHOWN, ShownRanking, model_of, open_ranking
@@ -35,6 +36,7 @@ NEEDED = (
 """Options, and what nothing comes of them without."""
 
 
+@MeasureArguments.checks
 def measure(
     run: Any,
     lists: Lists | Path | str | Sequence[Path | str] | None = None,
@@ -112,6 +114,7 @@ def measure(
     return found
 
 
+@ShipArguments.checks
 def ship(
     run: Any,
     log: Log | Path | str,
@@ -141,9 +144,7 @@ def ship(
     column of the log, or of features, to tell exposure by. `out` is a page (.html). The rest is as for
     `measure`. How it is decided is in `measuring/shipping.py`.
     """
-    ShipArguments.check(risk=risk)
-    if bound not in BOUNDS:
-        raise ConfigError(", ".join(BOUNDS), argument="bound", value=bound)
+    known("bound", bound, BOUNDS)
     place = page_place(out, force=force)
     watched = Watched(at)
     opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}

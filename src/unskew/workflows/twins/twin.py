@@ -18,10 +18,11 @@ from unskew.diagnosis.click_models import FittedClickModel
 from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
 from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.errors import ConfigError, DataError
+from unskew.errors import DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.names import Names
+from unskew.options.logs import TwinArguments
 from unskew.results import Result
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
@@ -73,10 +74,7 @@ class Twin(Result):
         `randomized` is the share of pages whose results are shuffled; unless given, pages are as shuffled as the
         log's were.
         """
-        if pages is not None and pages < 1:
-            raise ConfigError("at least 1", argument="pages", value=pages)
-        if randomized is not None and not 0 <= randomized <= 1:
-            raise ConfigError("a share between 0 and 1", argument="randomized", value=randomized)
+        TwinArguments.check(pages=pages, randomized=randomized, seed=seed)
         rng = np.random.default_rng(seed)
         wanted = len(self.layout) if pages is None else pages
         some = self._pages(randomized)
@@ -145,6 +143,7 @@ class Twin(Result):
         return self.report().to_dict()
 
 
+@TwinArguments.checks
 def twin(
     log: Log | Path | str,
     *,
