@@ -70,9 +70,9 @@ def test_it_holds_for_documents_that_were_never_shown(judge: FeatureClickModel, 
 def test_ubm_and_networks_too(lists: Lists) -> None:
     log = drawn(lists, "ubm", 4, pages=3000)
     plain = models.fit(log, "ubm")
-    found = models.fit_with_features(log, "ubm", hidden=[8], steps=150)
+    found = models.fit_with_features(log, "ubm", models.Descent(hidden=[8], steps=150))
     assert found.fitted.log_likelihood(log) > plain.log_likelihood(log) - 0.1
-    again = models.fit_with_features(log, "ubm", hidden=[8], steps=150)
+    again = models.fit_with_features(log, "ubm", models.Descent(hidden=[8], steps=150))
     assert np.array_equal(again.attractiveness(lists.features), found.attractiveness(lists.features))
 
 
@@ -99,6 +99,6 @@ def test_what_cannot_be_is_told(judge: FeatureClickModel, lists: Lists) -> None:
     with pytest.raises(ConfigError, match="features are for pbm and ubm"):
         models.fit_with_features(log, "dbn")
     with pytest.raises(ConfigError, match="steps"):
-        models.fit_with_features(log, steps=0)
+        models.fit_with_features(log, "pbm", models.Descent(steps=0))
     with pytest.raises(DataError, match="give 4 a document"):
         judge.attractiveness(np.zeros((2, 3)))

@@ -165,7 +165,7 @@ def test_clicks_are_the_vector_that_tracking_makes(store: Store, tracked: Path) 
     held = store.view().contents().clicks
     assert held is not None
     assert held.rows == len(pairs)
-    assert set(held.until or {}) == {"day", "week", "month"}
+    assert set(held.until) == {"day", "week", "month"}
 
 
 # ---- replaced while it is read ----

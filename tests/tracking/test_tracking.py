@@ -332,7 +332,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     assert (told["delivered"], told["counted"], set(told["windows"])) == (2, 2, {"day", "week", "month"})
-    assert track(log, out).repeated == 2
+    assert track(log, out).left_out["repeated"] == 2
     assert open_tracking(out).manifest.clock == START + 2
     ended = CliRunner().invoke(app, ["track", str(log), "--out", str(out), "--until", "2001-01-01T00:00:00Z"])
     assert isinstance(ended.exception, ConfigError)

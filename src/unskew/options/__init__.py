@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew.options import logs, runs, serving
+from unskew.options import logs, runs
 from unskew.options.base import VerbOptions
 
 VERBS: dict[str, type[VerbOptions]] = {
@@ -28,9 +28,9 @@ VERBS: dict[str, type[VerbOptions]] = {
     "importance": runs.ImportanceArguments,
     "predict": runs.PredictArguments,
     "ship": runs.ShipArguments,
-    "serve": serving.ServeArguments,
-    "store": serving.StoreArguments,
-    "export": serving.ExportArguments,
+    "serve": runs.ServeArguments,
+    "store": runs.StoreArguments,
+    "export": runs.ExportArguments,
     "demo": runs.DemoArguments,
     "plan": runs.PlanArguments,
     "compare": runs.CompareArguments,

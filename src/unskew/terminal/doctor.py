@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -51,22 +51,16 @@ class Checkup(Result):
     torch: Mapping[str, Any]
     folders: Mapping[str, Mapping[str, Any]]
     environment: Mapping[str, str | None]
-    told = ("ok", "broken", "missing")
+    broken: Sequence[str] = ()
+    """What nothing works without."""
+    missing: Sequence[str] = ()
+    """What else is not there."""
+    told = ("ok",)
 
     @property
     def ok(self) -> bool:
         """Whether all that is required is there."""
         return not self.broken
-
-    @property
-    def broken(self) -> list[str]:
-        """What nothing works without."""
-        return list(_broken(self))
-
-    @property
-    def missing(self) -> list[str]:
-        """What else is not there."""
-        return list(_missing(self))
 
 
 def doctor() -> Checkup:
@@ -81,7 +75,7 @@ def doctor() -> Checkup:
         extras.append({"name": name, "ok": not lacking, "missing": lacking, "what": what, "get": get})
     on_spark = java["ok"] and all(extra["ok"] for extra in extras if extra["name"] == "spark")
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Checkup(
+    found = Checkup(
         unskew={"version": __version__, "folder": str(Path(__file__).parent.parent)},
         python={"version": platform.python_version(), "executable": sys.executable},
         machine={"platform": platform.platform(), "processors": processors, "memory": _memory()},
@@ -93,6 +87,7 @@ def doctor() -> Checkup:
         folders={"cache": _folder(cache_root()), "temporary": _folder(Path(tempfile.gettempdir()))},
         environment={name: os.environ.get(name) for name in ("UNSKEW_CACHE", "UNSKEW_DATA", "JAVA_HOME")},
     )
+    return replace(found, broken=[*_broken(found)], missing=[*_missing(found)])
 
 
 def _broken(found: Checkup) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from unskew import __version__
 from unskew.errors import STATUSES, UnskewError, printable
 from unskew.options import VERBS
-from unskew.terminal import logs, runs, serving
+from unskew.terminal import logs, runs
 from unskew.terminal.about import catalogue, doctor
 from unskew.terminal.flags import FLAGS, MAYBE_JSON, as_flag, flags_of, flat
 from unskew.terminal.output import warn
@@ -24,7 +24,7 @@ from unskew.terminal.output import warn
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (logs.ingest, logs.diagnose, runs.learn, runs.measure),
     "Decide and watch": (runs.ship, logs.drift, logs.experiment, runs.plan),
-    "Use a run": (runs.predict, serving.serve, serving.store, serving.export, runs.importance),
+    "Use a run": (runs.predict, runs.serve, runs.store, runs.export, runs.importance),
     "Look closer": (logs.propensity, logs.compare_click_models, logs.causes, logs.report),
     "Track clicks and judge": (logs.display_times, logs.track, logs.judge, logs.impute),
     "Make and cut logs": (logs.split, logs.counts, logs.simulate, logs.twin, logs.traffic),

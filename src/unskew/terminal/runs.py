@@ -1,20 +1,22 @@
-"""The commands that learn, once or many times over, and that use what was learned."""
+"""The commands that learn, once or many times over, and that use, serve and export what was learned."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.errors import RunError
+from unskew.errors import ConfigError, Option, RunError
 from unskew.options import runs as options
 from unskew.results import Result
-from unskew.terminal.flags import CsvFile, Force, Json, PageFile, Quiet
+from unskew.settings import listed
+from unskew.terminal.flags import CsvFile, Force, Json, PageFile, Quiet, facts_of
 from unskew.terminal.output import (
     messages,
     show_facts,
@@ -24,11 +26,14 @@ from unskew.terminal.output import (
     show_written,
     tell,
     typed,
+    warn,
 )
 
 if TYPE_CHECKING:
     from unskew.pages.console import Tell
     from unskew.pages.page import Page
+    from unskew.serving.explore import PolicyCost
+    from unskew.serving.requests.bodies import ModelAnswer
     from unskew_reproductions.recipe import Recipe
 
 
@@ -114,7 +119,7 @@ def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = Fal
     except KeyboardInterrupt:
         tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
-    _show((done.page, asked.out, "results.json", done), quiet, as_json)
+    _show_study((done.page, asked.out, "results.json", done), quiet, as_json)
     for line in () if quiet else serving_lines(asked.out):
         tell(line)
 
@@ -195,14 +200,88 @@ def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_j
         again = "without --force to go on" if force else "again to go on"
         tell(f"Interrupted. What is done is kept: run the same command {again}.")
         raise typer.Exit(130) from None
-    _show((page, out, numbers, found), quiet, as_json)
+    _show_study((page, out, numbers, found), quiet, as_json)
     if page.failed:
         raise typer.Exit(1)
 
 
-def _show(done: Done, quiet: bool, as_json: bool) -> None:
+def _show_study(done: Done, quiet: bool, as_json: bool) -> None:
     """A study as its page or as JSON, and where it lies."""
     page, out, numbers, found = done
     show_result(found, as_json, lambda _: page)
     if not quiet:
         tell(f"Open {out / 'report.html'}; all numbers are in {out / numbers}.")
+
+
+def serve(
+    asked: options.ServeArguments,
+    chance: options.ExploreArguments,
+    check: Annotated[
+        bool, typer.Option("--check", help="Load the models, say what would be served, and end.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Serve until stopped; say where, and what."""
+    from unskew.serving.service.server import build_app, plan_of, reach_store, run_server
+
+    plan = plan_of(asked, _explored(chance))
+    if trouble := reach_store(plan):
+        warn(f"{trouble}; requests that need it are answered with 503 until it is there")
+    _warn_of_others(asked.host, asked.token_file)
+    shown = partial(_show_served, cost=plan.cost(), quiet=quiet, as_json=as_json)
+    if check:
+        shown(None, build_app(plan).state.listed())
+        return
+    run_server(plan, asked, shown)
+
+
+def _explored(chance: options.ExploreArguments) -> dict[str, object] | None:
+    """What is left to chance, as the server is told of it."""
+    given = chance.given()
+    if given and "explore" not in given:
+        raise ConfigError((Option(next(iter(given))), " is for ", Option("explore", "POLICY")))
+    if "swap_plan" in given:
+        given["swap_plan"] = str(given["swap_plan"].resolve())
+    return {"policy": given.pop("explore"), **given} if given else None
+
+
+def _warn_of_others(host: str, token_file: Path | None) -> None:
+    """Say who else may ask, or may read the token."""
+    from unskew.serving.service.server import is_loopback, is_shared
+
+    if token_file is None and not is_loopback(host):
+        warn(f"{host} is open to others, and no token is asked for; see --token-file")
+    if token_file is not None and is_shared(token_file):
+        warn(f"{token_file} can be read by others of this machine; chmod 600 {token_file}")
+
+
+def _show_served(
+    address: str | None, models: list[ModelAnswer], *, cost: PolicyCost | None, quiet: bool, as_json: bool
+) -> None:
+    """Where what is served, at once and in one line, since a server does not end; and what chance costs."""
+    if as_json:
+        told = {"address": address, "models": [model.model_dump() for model in models]}
+        print(json.dumps(told | ({} if cost is None else {"explore": asdict(cost)})), flush=True)
+    elif not quiet:
+        names = listed([f"{model.name} ({model.method}, {model.engine})" for model in models])
+        tell(f"{names} can be served" if address is None else f"Serving {names} at {address}")
+        if cost is not None:
+            tell(f"Explored by {cost.policy_id}: {cost.sentence}.")
+
+
+store = facts_of("store")
+
+
+def export(asked: options.ExportArguments, as_json: Json = False) -> None:
+    """Print what was written, or what can be."""
+    from unskew.serving.export import TARGETS, export, possible
+
+    if asked.to is not None:
+        show_facts(export(**asked.given()), as_json)
+        return
+    if asked.out is not None:
+        raise ConfigError(("say in which form: ", Option("to"), f" {', '.join(TARGETS)}"))
+    show_facts(possible(asked.run), as_json)
+    if not as_json:
+        tell(f"Write one with: unskew export {asked.run} --to NAME --out PLACE")

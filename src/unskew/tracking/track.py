@@ -49,36 +49,22 @@ STRANGE = ("display_time_missing", "display_time_negative", "dwell_time_negative
 
 @dataclass(frozen=True)
 class Tracked(Result):
-    """What was counted into a store, in pages, and what was not and why."""
+    """What was counted into a store, in pages but for the rows."""
 
     out: str
     delivered: int
     counted: int
-    no_time: int
-    no_id: int
-    bad_click: int
-    bad_position: int
-    two_queries: int
-    future: int
-    """After the last full hour."""
-    too_old: int
-    """Before the longest window."""
-    split: int
-    """In several hours; the first one counts."""
-    repeated: int
-    """Counted before."""
+    left_out: Mapping[str, int]
+    """By reason."""
     late: int
-    """Counted, and from hours that windows had reached."""
-    rows: int
+    """Counted, of hours that windows had reached."""
     twice: int
     """Counted, with a result that stands there twice."""
+    rows: int
+    strange: Mapping[str, int]
+    """Counted all the same."""
     windows: Mapping[str, str]
     """From when to when each goes."""
-    display_time_missing: int | None = None
-    display_time_negative: int | None = None
-    dwell_time_negative: int | None = None
-    clock_back: int | None = None
-    absent = STRANGE
 
 
 @TrackArguments.checks
@@ -115,7 +101,10 @@ def track(
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)
     published = store.manifest.windows.items()
     windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
-    return Tracked(str(out), **counts, windows=windows)
+    left_out, strange = (
+        {name: counts.pop(name) for name in kind if name in counts} for kind in (LEFT_OUT, STRANGE)
+    )
+    return Tracked(str(out), left_out=left_out, strange=strange, **counts, windows=windows)
 
 
 def deliver(

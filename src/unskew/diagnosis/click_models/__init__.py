@@ -30,6 +30,7 @@ from unskew.diagnosis.click_models.comparing import ClickModelComparison as Clic
 from unskew.diagnosis.click_models.comparing import fit_and_compare as fit_and_compare
 from unskew.diagnosis.click_models.contract import ClickModel as ClickModel
 from unskew.diagnosis.click_models.em import Prior as Prior
+from unskew.diagnosis.click_models.features import Descent as Descent
 from unskew.diagnosis.click_models.features import FeatureClickModel as FeatureClickModel
 from unskew.diagnosis.click_models.features import fit_with_features as fit_with_features
 from unskew.diagnosis.click_models.fitted import CLICK_MODELS as CLICK_MODELS

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -26,7 +26,7 @@ from unskew.diagnosis.click_models.em import SMALLEST
 from unskew.diagnosis.click_models.fitted import FittedClickModel, find_model, fit_model
 from unskew.diagnosis.click_models.pages import ShownPairs, pages_of_log, pairs_of
 from unskew.errors import ConfigError, DataError
-from unskew.settings import Config, checked
+from unskew.settings import Config
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -90,25 +90,13 @@ class Descent(Config):
     """Of the first weights and the order of pairs."""
 
 
-class DescentKeywords(TypedDict, total=False):
-    """The fields of `Descent`."""
-
-    hidden: Sequence[int]
-    steps: int
-    batch: int
-    rate: float
-    held_out: float
-    seed: int
-
-
 def fit_with_features(
-    log: Log, model: ClickModel | str = "pbm", **options: Unpack[DescentKeywords]
+    log: Log, model: ClickModel | str = "pbm", descent: Descent | None = None
 ) -> FeatureClickModel:
     """Fit PBM or UBM to a log in memory, with attraction from the features of its lists.
 
-    `options` are fields of `Descent`.
+    `descent` says how.
     """
-    asked = checked(Descent, options, None)
     name, chosen = find_model(model)
     if not isinstance(chosen, ExaminedModel):
         raise ConfigError("features are for pbm and ubm", argument="model", value=name)
@@ -118,7 +106,7 @@ def fit_with_features(
     mean, spread = features.mean(0), features.std(0)
     scale = np.where(spread > 0, spread, 1.0)
     counts = chosen.counter(pages)(pages.weight)
-    network, theta = descend(standard(features, mean, scale), counts, plain, asked)
+    network, theta = descend(standard(features, mean, scale), counts, plain, descent or Descent())
     found = FeatureClickModel(
         replace(plain, parameters=plain.parameters | {"examination": theta}), network, mean, scale
     )

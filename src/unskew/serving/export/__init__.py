@@ -14,7 +14,7 @@ from unskew.errors import ConfigError, Option, UnskewError
 from unskew.files import complete_file, read_json, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
 from unskew.logs.reader import StoredLog
-from unskew.options.serving import ExportArguments
+from unskew.options.runs import ExportArguments
 from unskew.serving.export import engines
 from unskew.serving.export.exported import ENGINES, JUDGED, Exported, ExportedModel, Source, opened, refuse_unused
 from unskew.serving.export.forms import GIVEN, features_of, standalone

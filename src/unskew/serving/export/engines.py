@@ -27,7 +27,7 @@ from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.learning.boosters import Forest, package
 from unskew.learning.scoring.scorer import Scorer
 from unskew.names import Names
-from unskew.options.serving import ExportArguments
+from unskew.options.runs import ExportArguments
 from unskew.serving.export import forms, opensearch, solr, vespa
 from unskew.serving.export.exported import ExportedModel, Fidelity, opened
 from unskew.serving.export.forms import EngineFeature, Form, Node, features_of

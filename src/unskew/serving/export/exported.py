@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from unskew.errors import ConfigError, Option
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.options.serving import ExportArguments
+from unskew.options.runs import ExportArguments
 from unskew.results import Result
 from unskew.workflows.runs.run import Run
 

@@ -31,7 +31,7 @@ from unskew.examination import Examination
 from unskew.files import refuse_existing, write_json, write_text
 from unskew.logs.reader import StoredLog
 from unskew.names import Names
-from unskew.options.serving import ExportArguments
+from unskew.options.runs import ExportArguments
 from unskew.serving.export.exported import ExportedExamination, ExportedJudgments
 from unskew.settings import known, require_columns
 from unskew.tables.frames import read_table

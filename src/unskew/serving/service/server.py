@@ -29,7 +29,7 @@ from pydantic import Field
 
 from unskew.errors import ConfigError, Option, StoreError, optional
 from unskew.files import scratch_folder
-from unskew.options.serving import ServeArguments
+from unskew.options.runs import ServeArguments
 from unskew.serving.explore import ExploreSettings, Policy, PolicyCost, policy_cost
 from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits, ServeSettings

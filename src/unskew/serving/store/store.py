@@ -52,7 +52,7 @@ _FLOAT = np.dtype("<f4")
 
 
 @dataclass(frozen=True)
-class StoreHead:
+class StoreHead(Result):
     """What the rows of a part are."""
 
     rows: int
@@ -65,6 +65,12 @@ class StoreHead:
     """When it was written, in UTC."""
     until: Mapping[str, str] = field(default_factory=dict)
     """Of clicks: the hour that each window ends with."""
+    told, untold = ("features",), ("names", "categories")
+
+    @property
+    def features(self) -> int:
+        """How many there are, D."""
+        return len(self.names)
 
     def packed(self) -> bytes:
         """As bytes."""
@@ -155,32 +161,12 @@ class StoredPart(ABC):
 
 
 @dataclass(frozen=True)
-class PartContents(Result):
-    """What one part of a store holds."""
-
-    rows: int
-    features: int
-    made: str
-    """When."""
-    categories: int | None
-    """Features that are categories."""
-    until: Mapping[str, str] | None
-    """Where each window of clicks ends."""
-    absent = ("categories", "until")
-
-    @classmethod
-    def of(cls, head: StoreHead) -> PartContents:
-        """What the head of a part says."""
-        return cls(head.rows, len(head.names), head.made, len(head.categories) or None, head.until or None)
-
-
-@dataclass(frozen=True)
 class StoreContents(Result):
     """What a store holds; a part that was never put there is None."""
 
     store: str
-    items: PartContents | None = None
-    clicks: PartContents | None = None
+    items: StoreHead | None = None
+    clicks: StoreHead | None = None
     absent = ("items", "clicks")
 
 
@@ -207,8 +193,7 @@ class View:
 
     def contents(self) -> StoreContents:
         """What each part holds."""
-        heads = {name: part.head for name, part in self.parts.items()}
-        return StoreContents(self.place, **{name: PartContents.of(head) for name, head in heads.items()})
+        return StoreContents(self.place, **{name: part.head for name, part in self.parts.items()})
 
     def _part(self, name: str) -> StoredPart:
         if name not in self.parts:
