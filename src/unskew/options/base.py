@@ -15,8 +15,6 @@ from unskew.settings import Config, checked
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
-BOUNDS = ("ge", "gt", "le", "lt")
-"""What pydantic calls them."""
 
 
 class VerbOptions(Config):
@@ -31,15 +29,11 @@ class VerbOptions(Config):
 
     @classmethod
     def check(cls, **said: object) -> None:
-        """Refuse numbers that are outside of the bounds that these options have; None says nothing."""
+        """Refuse numbers that are outside of the bounds that these options have."""
         fields = cls.model_fields
-        bounded = [
-            name
-            for name, field in fields.items()
-            if any(hasattr(each, bound) for each in field.metadata for bound in BOUNDS)
-        ]
         needed: dict[str, object] = {name: None for name, field in fields.items() if field.is_required()}
-        checked(cls, needed | {name: said[name] for name in bounded if said.get(name) is not None}, None)
+        numbers = {name: each for name, each in said.items() if name in fields and isinstance(each, int | float)}
+        checked(cls, needed | numbers, None)
 
     @classmethod
     def checks(cls, verb: Callable[Given, Made]) -> Callable[Given, Made]:

@@ -298,16 +298,17 @@ class ReproduceArguments(VerbOptions):
 class ExploreArguments(VerbOptions):
     """What is left to chance."""
 
-    explore: str | None = option(
+    policy: str | None = option(
         None,
         "Leave some pages to chance: top_one, swaps, shuffle, plackett_luce, team_draft.",
+        flag="--explore",
         metavar="POLICY",
         known=("top_one", "swaps", "shuffle", "plackett_luce", "team_draft"),
     )
     share: float | None = option(None, "Share of traffic that takes part; 0.05 unless given.", ge=0, le=1)
     cap: int | None = option(None, "Ranks that a result moves at most.", ge=0)
     depth: int | None = option(None, "First results that take part; 10 unless given.", ge=1)
-    temperature: float | None = option(None, "Of plackett_luce: higher is more random.")
+    temperature: float | None = option(None, "Of plackett_luce: higher is more random.", gt=0)
     swap_plan: Place = option(None, "Of swaps: the file of `unskew diagnose --json`.", metavar="REPORT.json")
     against: str | None = option(None, "Of team_draft: the model to interleave with.", metavar="NAME")
 

@@ -239,11 +239,11 @@ def serve(
 def _explored(chance: options.ExploreArguments) -> dict[str, object] | None:
     """What is left to chance, as the server is told of it."""
     given = chance.given()
-    if given and "explore" not in given:
+    if given and "policy" not in given:
         raise ConfigError((Option(next(iter(given))), " is for ", Option("explore", "POLICY")))
     if "swap_plan" in given:
         given["swap_plan"] = str(given["swap_plan"].resolve())
-    return {"policy": given.pop("explore"), **given} if given else None
+    return given or None
 
 
 def _warn_of_others(host: str, token_file: Path | None) -> None:

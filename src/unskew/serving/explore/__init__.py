@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import Field
 
 from unskew.errors import ConfigError, Key, Option
+from unskew.options.runs import ExploreArguments
 from unskew.serving.explore.plackett_luce import PlackettLuce
 from unskew.serving.explore.policy import Decision, Policy, PolicyCost, as_ranked, chance_matrix, policy_cost
 from unskew.serving.explore.swaps import SwapRanks
@@ -47,23 +48,10 @@ SHARE: Mapping[str, float] = {"top_one": 0.05, "shuffle": 0.05, "plackett_luce":
 """Share of the traffic that takes part unless given; a swap plan and an experiment say it themselves."""
 
 
-class ExploreSettings(Config):
+class ExploreSettings(ExploreArguments):
     """What is left to chance, and how much of it."""
 
-    policy: str
-    """Its name, of POLICIES."""
-    share: float | None = Field(None, ge=0, le=1)
-    """Share of the traffic that takes part; 0.05 unless given, 1 for `swaps` and `team_draft`."""
-    cap: int | None = Field(None, ge=0)
-    """Ranks that a result moves at most."""
-    depth: int | None = Field(None, ge=1)
-    """First results that take part."""
-    temperature: float | None = Field(None, gt=0)
-    """Of `plackett_luce`."""
-    swap_plan: Path | str | None = None
-    """File of `unskew diagnose --json`, for `swaps`."""
-    against: str | None = None
-    """The model that the first one is interleaved with, for `team_draft`."""
+    policy: str = Field()
 
     def build(self, served: str | None = None) -> Policy:
         """The policy; `served` is what the log calls the model that is shown otherwise."""
