@@ -25,7 +25,7 @@ import unskew
 from unskew.measuring import ndcg_metric
 from unskew.simulation.logger import logging_scores
 
-ARMS = ["naive-sigmoid", "ipw-sigmoid", *unskew.METHODS]
+ARMS = ["naive-sigmoid", "ipw-sigmoid", *unskew.methods.METHODS]
 RANKERS = (unskew.rankers.Linear(), unskew.rankers.MLP(sizes=(64, 32)))
 
 
@@ -36,7 +36,7 @@ def ndcg(scores, lists):
 def method_of(arm):
     name, *marks = arm.split("-")
     options = {"loss": "sigmoid"} if "sigmoid" in marks else {}
-    return unskew.METHODS[name](**options, **({"centred": False} if "as_is" in marks else {}))
+    return unskew.methods.METHODS[name](**options, **({"centred": False} if "as_is" in marks else {}))
 
 
 def lists_of(options, seed):

@@ -86,10 +86,10 @@ class World:
         )
 
     def visitors(self) -> Visitors:
-        return Visitors(self.lists, unskew.BEHAVIOURS[self.behaviour](), seed=self.seed)
+        return Visitors(self.lists, unskew.behaviours.BEHAVIOURS[self.behaviour](), seed=self.seed)
 
     def first(self) -> unskew.Run:
-        people = unskew.BEHAVIOURS[self.behaviour]()
+        people = unskew.behaviours.BEHAVIOURS[self.behaviour]()
         log = unskew.simulate(self.lists, people, pages=FIRST, seed=self.seed, cutoff=SHOWN)
         return self.learned(log, "naive")
 
@@ -205,7 +205,7 @@ def online(world: World, name: str) -> Iterator[dict[str, Any]]:
     scaled, test = (scaler.apply(each) for each in (world.lists, world.test))
     ones = np.ones((len(scaled.labels), 1))
     weights = np.linalg.lstsq(np.hstack([scaled.features, ones]), first.score(world.lists), rcond=None)[0][:-1]
-    visitors = CountedVisitors(scaled, unskew.BEHAVIOURS[world.behaviour](), seed=world.seed)
+    visitors = CountedVisitors(scaled, unskew.behaviours.BEHAVIOURS[world.behaviour](), seed=world.seed)
     began, before = time.process_time(), 0
     yield {"round": 0, "ndcg": world.quality(test.features @ weights)}
     trace = learn_online(LEARNERS[name](), visitors, ROUNDS * PAGES, seed=world.seed, weights=weights, every=PAGES)

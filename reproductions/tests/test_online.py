@@ -132,7 +132,7 @@ def lists() -> tuple[Lists, Lists]:
 
 def learned(learner: OnlineLearner, lists: tuple[Lists, Lists], pages: int, seed: int) -> list[float]:
     train, test = lists
-    visitors = Visitors(train, unskew.BEHAVIOURS["position"](), seed=seed)
+    visitors = Visitors(train, unskew.behaviours.BEHAVIOURS["position"](), seed=seed)
     trace = learn_online(learner, visitors, pages, seed=seed, every=pages // 2)
     return [unskew.measure_ranking(test.features @ w, test, "ndcg@10").means["ndcg@10"] for _, w in trace]
 
@@ -151,6 +151,6 @@ def test_the_same_seed_learns_the_same_and_gaps_in_features_are_refused(lists: t
     assert learned(Pdgd(), lists, 50, 3) == learned(Pdgd(), lists, 50, 3)
     broken = lists[0].features.copy()
     broken[0, 0] = np.nan
-    visitors = Visitors(replace(lists[0], features=broken), unskew.BEHAVIOURS["position"]())
+    visitors = Visitors(replace(lists[0], features=broken), unskew.behaviours.BEHAVIOURS["position"]())
     with pytest.raises(ConfigError, match="finite features"):
         next(learn_online(Pdgd(), visitors, 1))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from unskew.learning import methods as methods
     from unskew.learning import rankers as rankers
     from unskew.learning.fitting.training import Training as Training
-    from unskew.learning.methods import METHODS as METHODS
     from unskew.learning.scoring.model import Model as Model
     from unskew.learning.scoring.model import load as load
     from unskew.learning.scoring.scorer import Scorer as Scorer
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from unskew.serving.export import export as export
     from unskew.serving.service.server import serve as serve
     from unskew.serving.store.store import store as store
-    from unskew.simulation import BEHAVIOURS as BEHAVIOURS
     from unskew.simulation import Simulation as Simulation
     from unskew.simulation import Traffic as Traffic
     from unskew.simulation import simulate as simulate
@@ -41,10 +39,10 @@ if TYPE_CHECKING:
     from unskew.tables.features.features import read_features as read_features
     from unskew.tables.features.texts import read_texts as read_texts
     from unskew.tables.features.texts import with_texts as with_texts
+    from unskew.tables.lists import scaling as _scalings
     from unskew.tables.lists.letor import read_letor as read_letor
     from unskew.tables.lists.letor import read_preset as read_preset
     from unskew.tables.lists.letor import write_letor as write_letor
-    from unskew.tables.lists.scaling import SCALINGS as SCALINGS
     from unskew.terminal.catalogue import catalogue as catalogue
     from unskew.terminal.doctor import doctor as doctor
     from unskew.tracking.display_times import DisplayTimes as DisplayTimes
@@ -75,6 +73,7 @@ if TYPE_CHECKING:
 
     behaviours = _behaviours  # a type checker exports an import only under its own name
     click_models = _click_models
+    scalings = _scalings
 else:
     _HOMES = {}
 

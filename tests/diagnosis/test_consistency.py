@@ -267,7 +267,7 @@ def test_every_next_step_is_a_command_to_paste(told: Told) -> None:
         assert step.command in told.text
     learned = [shlex.split(step.command) for step in told.found.conclusion.next if " learn " in step.command]
     methods = {words[words.index("--method") + 1] for words in learned}
-    assert methods <= {*unskew.METHODS, "auto"}
+    assert methods <= {*unskew.methods.METHODS, "auto"}
 
 
 def test_commands_name_files_and_columns_as_they_were_given(tmp_path: Any) -> None:

@@ -36,7 +36,7 @@ class Loop:
 
     def __init__(self, place: Path, lists: Lists) -> None:
         self.place, self.lists, self.live = place, lists, place / "live"
-        self.visitors = Visitors(lists, unskew.BEHAVIOURS["position"](), seed=0)
+        self.visitors = Visitors(lists, unskew.behaviours.BEHAVIOURS["position"](), seed=0)
         log = unskew.simulate(lists, "position", pages=1000, seed=0, cutoff=SHOWN)
         unskew.learn(log, "naive", ranker=SMALL, steps=200).save(self.live)
         explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN)

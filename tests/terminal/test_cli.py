@@ -149,9 +149,15 @@ def test_every_command_is_a_function_of_its_name() -> None:
             assert inspect.isfunction(getattr(unskew, command.__name__))
     assert 30 <= len(unskew.__all__) <= 70
     assert dir(unskew) == unskew.__all__
-    assert unskew.methods.METHODS is unskew.METHODS
-    assert isinstance(unskew.behaviours.PositionBias(), unskew.BEHAVIOURS["position"])
-    assert unskew.rankers.MLP(sizes=(4,)).sizes == (4,)
+
+
+def test_each_kind_of_name_is_a_module_with_its_classes_and_their_table() -> None:
+    assert unskew.methods.METHODS["dla"] is unskew.methods.DLA
+    assert unskew.rankers.RANKERS["mlp"] is unskew.rankers.MLP
+    assert unskew.behaviours.BEHAVIOURS["position"] is unskew.behaviours.PositionBias
+    assert unskew.click_models.CLICK_MODELS["pbm"] is unskew.click_models.PBM
+    assert "standard" in unskew.scalings.SCALINGS
+    assert not [name for name in dir(unskew) if name.isupper()]
     with pytest.raises(AttributeError, match="no attribute 'DLA'"):
         _ = unskew.DLA  # type: ignore[attr-defined]
 

@@ -6,7 +6,6 @@ A policy is made of its name and settings, as commands and callers give them; wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pydantic import Field
 
@@ -17,7 +16,7 @@ from unskew.serving.explore.policy import Decision, Policy, PolicyCost, as_ranke
 from unskew.serving.explore.swaps import SwapRanks
 from unskew.serving.explore.team_draft import TeamDraft
 from unskew.serving.explore.uniform import BoundedShuffle, TopOne
-from unskew.settings import Config, checked, known
+from unskew.settings import checked, known
 
 __all__ = [
     "POLICIES",
