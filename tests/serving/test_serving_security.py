@@ -21,7 +21,7 @@ from hostile import GOOD, Answer, Client, Server, make_run, post, running, small
 from unskew.serving.service.answers import Showing
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits
-from unskew.terminal.serving import _warn_of_others
+from unskew.terminal.runs import _warn_of_others
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*missing where training")
 BODY = json.dumps(GOOD).encode()

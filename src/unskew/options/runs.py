@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict
 
@@ -95,11 +96,31 @@ class DataFiles(LogFiles):
     shard_steps: int = option(32, "Steps before another shard is taken up.", ge=1)
 
 
-def data_key(name: str, flag: str | tuple[str, ...] = ()) -> Any:
-    """A flag that says a key of [data], with the first sentence of the key."""
-    field = DataFiles.model_fields[name]
+Beginning = Literal["auto", "shown", "safe", "none"]
+
+
+class Begins(Config):
+    """How scores begin."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False, defer_build=True)
+
+    engine: Beginning = option(
+        "none",
+        "Whether scores begin as the order shown, and are corrected from there: auto where the log tells how far "
+        "ranks are looked at, shown always, safe always and no further than held-out clicks carry, none never.",
+        known=get_args(Beginning),
+    )
+
+
+def key_of(model: type[Config], name: str, flag: str | tuple[str, ...] = (), within: str = "data.") -> Any:
+    """A flag that says a key of a run file, with the first sentence of the key."""
+    field = model.model_fields[name]
     sentence = str(field.description).partition(". ")[0].removesuffix(".")
-    return option(None, f"{sentence}.", flag=flag, table=flag_of(field).table, key=f"data.{name}")
+    shown = flag_of(field)
+    return option(None, f"{sentence}.", flag=flag, table=shown.table, known=shown.known, key=f"{within}{name}")
+
+
+data_key = partial(key_of, DataFiles)
 
 
 class LearnArguments(VerbOptions):
@@ -122,13 +143,7 @@ class LearnArguments(VerbOptions):
     factors: Names = option(
         (), "Column that bias depends on besides the rank; repeatable.", flag="--factor", key="method.factors"
     )
-    engine: str | None = option(
-        None,
-        "Whether scores begin as the order shown: none unless given, auto, shown or safe. auto does where the log "
-        "tells how far ranks are looked at; safe goes no further from it than held-out clicks carry.",
-        known=("auto", "shown", "safe", "none"),
-        key="engine",
-    )
+    engine: str | None = key_of(Begins, "engine", within="")
     seed: int | None = option(None, "Seed of all that is drawn at random; 0.", ge=0)
     steps: int | None = option(None, "Training steps, rounds of trees; enough of them unless given.", ge=1)
     settings: Annotated[Mapping[str, Any] | None, Typed(list[str])] = option(

@@ -34,10 +34,10 @@ from unskew.examination import Examination
 from unskew.learning.scoring.combination import BELIEF, Combination, KnownPairs, QueryChoices
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.reduction import rank_counts
+from unskew.options.runs import Beginning
 from unskew.results import Result
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.data import LogData, TrainingData
-from unskew.workflows.runs.settings import Beginning
 
 FEWEST_CLICKS = 30
 """Held-out clicks below which the engine's order is kept as it is."""

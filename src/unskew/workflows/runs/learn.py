@@ -14,6 +14,7 @@ from unskew.learning.fitting.loop import Report
 from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
+from unskew.options.runs import Beginning
 from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.logs import MissingFeatures
@@ -23,7 +24,7 @@ from unskew.workflows.runs.folder import refuse_to_overwrite
 from unskew.workflows.runs.judges import method_table
 from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
-from unskew.workflows.runs.settings import Auto, Beginning
+from unskew.workflows.runs.settings import Auto
 from unskew.workflows.runs.shards import open_shard_data
 
 

@@ -14,7 +14,7 @@ from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
-from unskew.options.runs import DataFiles
+from unskew.options.runs import Begins, DataFiles
 from unskew.settings import Config, Table, known
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import SCALINGS
@@ -26,11 +26,6 @@ IN_MEMORY = (
     "shards, counts or torchrun"
 )
 """What those who grow trees are told of larger data."""
-
-
-Beginning = Literal["auto", "shown", "safe", "none"]
-"""Whether scores begin as the order shown: where the log tells how far ranks are looked at, always, always and no
-further from it than held-out clicks carry, or not."""
 
 
 class Auto(Config):
@@ -50,7 +45,7 @@ class Auto(Config):
     """Columns that bias depends on besides the rank; candidates that take none are left out."""
 
 
-class Settings(Config):
+class Settings(Begins):
     """What a run does with its data."""
 
     method: SerializeAsAny[Learner]
@@ -65,8 +60,6 @@ class Settings(Config):
     """How categories and missing values of features become numbers."""
     auto: Auto | None = Field(None, exclude=True)
     """What is to choose the method; None once there is one."""
-    engine: Beginning = "none"
-    """Whether scores begin as the order shown."""
 
     @property
     def fitted_by(self) -> Literal["steps", "rounds", "package"]:
@@ -80,7 +73,7 @@ class Settings(Config):
         return grown.rounds if isinstance(grown, Growing) else self.training.steps
 
 
-class RunFile(Config):
+class RunFile(Begins):
     """A whole run file."""
 
     out: str | None = None
@@ -92,9 +85,6 @@ class RunFile(Config):
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
     """How it is trained: settings of `Training`."""
-    engine: Beginning = "none"
-    """Whether scores begin as the order shown, and are corrected from there: `auto` where the log tells how far
-    ranks are looked at, `shown` always, `safe` always and no further than held-out clicks carry, `none` never."""
     encoding: EncodingRules = EncodingRules()
     """How categories and missing values of features become numbers."""
     auto: Table = Field(default_factory=dict)
