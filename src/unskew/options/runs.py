@@ -102,8 +102,6 @@ Beginning = Literal["auto", "shown", "safe", "none"]
 class Begins(Config):
     """How scores begin."""
 
-    model_config = ConfigDict(use_attribute_docstrings=False, defer_build=True)
-
     engine: Beginning = option(
         "none",
         "Whether scores begin as the order shown, and are corrected from there: auto where the log tells how far "
