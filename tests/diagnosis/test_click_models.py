@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.helpers.uncleaned import uncleaned
 from unskew.diagnosis.click_models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, em, fit, read_pages
 from unskew.diagnosis.click_models.em import Assumed, moments, one_round, penalty
 from unskew.diagnosis.click_models.fitted import FittedClickModel, find_model, fit_model
@@ -64,7 +65,7 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def pages(table: pa.Table) -> ClickPages:
-    return read_pages(table, threads=1)
+    return read_pages(uncleaned(table), threads=1)
 
 
 def model_with(name: str, **settings: Any) -> ClickModel:

@@ -15,8 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
+from tests.helpers.uncleaned import uncleaned
 from unskew.diagnosis.click_models import CLICK_MODELS, ClickPages, FittedClickModel
-from unskew.diagnosis.click_models.comparing import paired
+from unskew.diagnosis.click_models.comparison import paired
 from unskew.diagnosis.click_models.pages import grouped, same_rows
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.logs.log import log_tables
@@ -190,13 +191,13 @@ def test_a_log_reads_alike_from_everywhere(kind: str, small: Log, table: pa.Tabl
 
 def test_labels_are_never_read(table: pa.Table) -> None:
     wrong = table.append_column("label", pa.array(["no number"] * len(table)))
-    assert models.read_pages(wrong, threads=1).total > 0
+    assert models.read_pages(uncleaned(wrong), threads=1).total > 0
 
 
 def test_pages_with_gaps_and_of_different_lengths(table: pa.Table) -> None:
     """Ranks are those that were shown, whatever is missing between them."""
     some = table.filter(pa.array(np.random.default_rng(0).random(len(table)) < 0.7))
-    pages = models.read_pages(some, threads=1)
+    pages = models.read_pages(uncleaned(some), threads=1)
     assert pages.where.sum(1).min() < pages.where.sum(1).max()
     for name in NAMES:
         model = models.fit(pages, name)
@@ -301,10 +302,10 @@ def pages_of(rows: list[tuple[int, str, str, int, int]]) -> pa.Table:
 
 def test_logs_that_tell_little_say_so() -> None:
     one_rank = pages_of([(page, f"q{page % 2}", f"d{page % 3}", 1, page % 2) for page in range(40)])
-    found = models.fit_and_compare(one_rank, ["dctr", "pbm"], held_out=0.3)
+    found = models.fit_and_compare(uncleaned(one_rank), ["dctr", "pbm"], held_out=0.3)
     assert any("one rank" in note for note in found.notes)
     fixed = pages_of([(page, "q", f"d{k}", k, int(page % 3 == k)) for page in range(30) for k in (1, 2)])
-    found = models.fit_and_compare(fixed, ["dctr", "pbm", "dbn"], held_out=0.3)
+    found = models.fit_and_compare(uncleaned(fixed), ["dctr", "pbm", "dbn"], held_out=0.3)
     assert any("at two ranks" in note for note in found.notes)
     assert any("one query" in note for note in found.notes)
     assert all(row.standard_error is None for row in found.models)
@@ -346,7 +347,7 @@ def test_the_command_writes_the_best_model_and_its_judgments(table: pa.Table, tm
 
 
 def test_halves_are_a_split_of_the_pages(table: pa.Table) -> None:
-    pages = models.read_pages(table, threads=1)
+    pages = models.read_pages(uncleaned(table), threads=1)
     rest, held = pages.halves(0.25, seed=1)
     assert isinstance(rest, ClickPages)
     assert rest.total + held.total == pages.total

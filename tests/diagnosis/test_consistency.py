@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
+from tests.helpers.uncleaned import open_tables, uncleaned
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.evidence.evidence import measured
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.pages.documents.diagnosis import SEEN, diagnosis_page
 from unskew.pages.page import Page, markdown
@@ -139,7 +139,7 @@ class Told:
 @pytest.fixture(scope="module", params=LOGS)
 def told(request: pytest.FixtureRequest) -> Told:
     log = LOGS[request.param]
-    found = unskew.diagnose(pa.table(log), threads=1)
+    found = unskew.diagnose(uncleaned(pa.table(log)), threads=1)
     page = diagnosis_page(found)
     return Told(log, found, json.loads(found.to_json()), page, markdown(page))
 

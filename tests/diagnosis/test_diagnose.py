@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
+from tests.helpers.uncleaned import uncleaned
 from unskew.errors import UnskewError
 from unskew.examination import Examination
 from unskew.logs.log import write_log
@@ -202,7 +203,7 @@ def test_logs_that_tell_little_get_reasons_in_the_place_of_numbers(name: str, tm
 
 def test_a_log_in_which_everything_is_clicked_is_not_biased_by_rank(tmp_path: Path) -> None:
     table = rows_of(400, 5, document=lambda p, k: (p + p // 20 + k) % 5, click=lambda p, k: 0 * p + 1)
-    found = unskew.diagnose(table).to_dict()
+    found = unskew.diagnose(uncleaned(table)).to_dict()
     assert found["verdicts"][0]["state"] != "present"
     assert json.dumps(found, allow_nan=False)
 
@@ -212,7 +213,7 @@ def test_a_column_with_three_rows_of_a_value_is_not_judged() -> None:
     rare = np.where(np.arange(len(table)) < 3, "rare", "usual")
     numbers = np.random.default_rng(0).random(len(table))
     for name, column in (("serp_kind", rare), ("serp_width", numbers)):
-        told = unskew.diagnose(table.append_column(name, pa.array(column)).slice(0, 500)).to_dict()
+        told = unskew.diagnose(uncleaned(table.append_column(name, pa.array(column)).slice(0, 500))).to_dict()
         page = next(each for each in told["verdicts"] if each["key"] == "page")
         assert page["state"] == "cannot tell"
         assert f"fewer than two values of {name} have 100 clicks" in page["evidence"]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.curves.rates import FEWEST_PAGES, curves, rank_rates
 from unskew.diagnosis.evidence.evidence import Evidence, evidence
 from unskew.diagnosis.evidence.links import RankGraph
 from unskew.diagnosis.evidence.sums import Coverage
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.tables.engine.engine import Engine

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import unskew
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.links import linked_by_features, plan_swaps, rank_graph
 from unskew.diagnosis.evidence.pairs import equal_documents, fit_within, rank_design, read_pairs
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.tables.engine.engine import Engine
 
 NAMES = ("page_id", "query_id", "doc_id", "position", "click")

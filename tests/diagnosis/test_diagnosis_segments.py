@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.matrix import read_labels
 from unskew.diagnosis.curves.ordering import (
     lists_of,
     rank_by_features,
 )
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.names import Names
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.curves.co_clicks import co_clicks
 from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.matrix import LevelSums, click_matrix, levels_of, read_labels
@@ -19,7 +20,6 @@ from unskew.diagnosis.diagnosis import conclude
 from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.links import rank_graph, resistance
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.verdicts.verdict import verdicts
 from unskew.simulation import (
     FeatureLogger,

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.diagnosis.evidence.tables import open_tables
+from tests.helpers.uncleaned import open_tables
 from unskew.errors import ConfigError, DataError
+from unskew.names import Names
 from unskew.tables.engine.engine import Engine
 
 PAGES = {
@@ -75,7 +76,7 @@ def test_a_log_its_file_and_its_table_are_one(tmp_path: Path) -> None:
     renamed = table.rename_columns(["rank" if name == "position" else name for name in table.column_names])
     found = []
     for source, columns in ((log, None), (tmp_path / "log.parquet", None), (renamed, {"position": "rank"})):
-        with open_tables(source, columns=columns) as tables:
+        with open_tables(source, names=Names(columns or {})) as tables:
             order = ["query_id", "doc_id", "position"]
             found.append((tables.facts, tables.engine.rows(tables.cells.order_by(order))))
     assert found[0] == found[1] == found[2]

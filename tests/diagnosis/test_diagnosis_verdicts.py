@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects, factors
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix, read_labels
@@ -18,7 +19,6 @@ from unskew.diagnosis.diagnosis import Conclusion, conclude
 from unskew.diagnosis.evidence.evidence import Evidence, evidence
 from unskew.diagnosis.evidence.links import RankGraph, Swap, SwapPlan
 from unskew.diagnosis.evidence.sums import Coverage
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.examination import Examination
 from unskew.simulation import Mixture, PositionBias, TrustBias, simulate

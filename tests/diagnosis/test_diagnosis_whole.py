@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from test_diagnosis_curves import RANKLENS, ranklens
 
+from tests.helpers.uncleaned import open_tables, uncleaned
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.diagnosis import diagnose
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence import sums as evidence
 from unskew.diagnosis.evidence.evidence import evidence as evidence_of
-from unskew.diagnosis.evidence.tables import open_tables
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def log() -> pa.Table:
 
 
 def told(log: pa.Table, **options: Any) -> dict[str, Any]:
-    return diagnose(log, segments=["device"], **options).to_dict()
+    return diagnose(uncleaned(log), segments=["device"], **options).to_dict()
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import unskew
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.drift import Drift, common_sums, curve_drift, drift, same_mix
-from unskew.diagnosis.evidence.tables import BUCKETS, open_tables
+from unskew.diagnosis.evidence.tables import BUCKETS
 from unskew.errors import ConfigError
 from unskew.logs.log import write_log
 from unskew.simulation import PositionBias, ScoresLogger, logging_scores, simulate

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.evidence import likelihood
 from unskew.diagnosis.evidence.evidence import Evidence, evidence
 from unskew.diagnosis.evidence.sums import shuffled_sums, swap_sums
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.tables.engine.engine import Engine
 
 CURVE = 0.9 * np.arange(1, 7) ** -0.8

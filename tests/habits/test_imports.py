@@ -35,7 +35,7 @@ STAGES = (
 FOR_ALL = {"engine_prior", "errors", "examination", "files", "names", "options", "results", "settings", "types"}
 """Root modules and rooms, and the one stage, that every stage may import."""
 ROOMS: dict[str, tuple[str, ...]] = {
-    "logs": (".", "counts", "ingest"),
+    "logs": ("ingest", ".", "counts"),
     "tables": ("engine", "reading", ".", "lists", "features"),
     "serving": (".", "explore", "store", "scoring", "requests", "service", "export"),
     "pages": (".", "documents"),

@@ -20,7 +20,7 @@ from unskew.errors import DataError
 from unskew.logs.ingest.ingest import ingest_files
 from unskew.logs.ingest.rejected import TooMuchAside
 from unskew.logs.ingest.summary import IngestedLog
-from unskew.logs.pages import add_page_ids
+from unskew.logs.ingest.visits import add_page_ids
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app

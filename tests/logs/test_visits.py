@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.logs.pages import add_visits, find_visits
+from unskew.logs.ingest.visits import add_visits, find_visits
 from unskew.logs.split import find_boundaries, split_by_time
 from unskew.tables.engine.engine import Engine, connect
 from unskew.terminal.main import app

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import unskew
+from tests.helpers.uncleaned import uncleaned
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.experiments.effects import (
     Sums,
@@ -102,7 +103,7 @@ def test_people_who_saw_both_policies_cancel_out() -> None:
 
 
 def test_a_log_with_a_lift_is_found_better_and_one_without_is_not(tmp_path: Path) -> None:
-    found = unskew.experiment(ab_table(0.3, users=800), control="old")
+    found = unskew.experiment(uncleaned(ab_table(0.3, users=800)), control="old")
     assert (found.verdict, found.kind, found.cluster) == ("better", "A/B", "user_id")
     pq.write_table(ab_table(), tmp_path / "log.parquet")
     same = unskew.experiment(tmp_path / "log.parquet", metric="ctr")
@@ -113,7 +114,7 @@ def test_a_log_with_a_lift_is_found_better_and_one_without_is_not(tmp_path: Path
 @pytest.mark.parametrize("metric", ["clicks", "ctr", "clicked", "first-click", "spent"])
 def test_metrics_by_hand(metric: str) -> None:
     table = ab_table(users=120)
-    found = unskew.experiment(table, metric=metric, control="old")
+    found = unskew.experiment(uncleaned(table), metric=metric, control="old")
     click = table["click"].to_numpy().reshape(-1, 4)
     own = table["policy_id"].to_numpy().reshape(-1, 4)[:, 0] == "new"
     first = np.where(click.any(1), 1 / (click.argmax(1) + 1), 0.0)
@@ -125,23 +126,25 @@ def test_metrics_by_hand(metric: str) -> None:
 
 def test_intervals_by_people_are_wider_than_by_pages() -> None:
     table = ab_table(users=600, seed=3)
-    people, pages = (unskew.experiment(table, cluster=name).effects[0].interval for name in ("user_id", "page_id"))
+    people, pages = (
+        unskew.experiment(uncleaned(table), cluster=name).effects[0].interval for name in ("user_id", "page_id")
+    )
     assert people[1] - people[0] > 1.1 * (pages[1] - pages[0])
 
 
 def test_three_policies_share_the_level() -> None:
     table = ab_table(users=600, seed=4)
     names = np.array(["old", "new", "newer"])[table["user_id"].to_numpy() % 3]
-    three = unskew.experiment(table.set_column(6, "policy_id", pa.array(names)), control="old")
+    three = unskew.experiment(uncleaned(table.set_column(6, "policy_id", pa.array(names))), control="old")
     assert [each.policy for each in three.effects] == ["new", "newer"]
     assert any("Bonferroni" in note for note in three.notes)
 
 
 def test_shares_that_are_off_withhold_the_verdict() -> None:
-    off = unskew.experiment(ab_table(0.3, users=800, share=0.7))
+    off = unskew.experiment(uncleaned(ab_table(0.3, users=800, share=0.7)))
     assert not off.trusted
     assert off.verdict == "cannot tell"
-    meant = unskew.experiment(ab_table(0.3, users=800, share=0.7), shares={"new": 0.7, "old": 0.3})
+    meant = unskew.experiment(uncleaned(ab_table(0.3, users=800, share=0.7)), shares={"new": 0.7, "old": 0.3})
     assert meant.trusted
     assert share_mismatch({"a": 60, "b": 40}, {"a": 1, "b": 1}) == pytest.approx(math.erfc(2 / math.sqrt(2)))
 
@@ -208,16 +211,16 @@ def test_a_team_that_runs_out_leaves_the_rest_to_the_other() -> None:
 
 
 def test_identical_rankers_are_even_and_a_better_one_wins() -> None:
-    even = unskew.experiment(interleaved_table(0.0))
+    even = unskew.experiment(uncleaned(interleaved_table(0.0)))
     assert even.kind == "interleaving"
     assert even.verdict == "cannot tell"
     assert abs(even.effects[0].difference) < 0.06
-    better = unskew.experiment(interleaved_table(1.0), planned=200)
+    better = unskew.experiment(uncleaned(interleaved_table(1.0)), planned=200)
     assert better.verdict == "better"
     assert (better.effects[0].policy, better.effects[0].control) == ("b", "a")
     assert better.sign is not None
     assert better.sign.p < 0.01
-    worse = unskew.experiment(interleaved_table(1.0), planned=200, control="b")
+    worse = unskew.experiment(uncleaned(interleaved_table(1.0)), planned=200, control="b")
     assert worse.verdict == "worse"
     assert worse.effects[0].difference == pytest.approx(-better.effects[0].difference)
 
@@ -234,27 +237,27 @@ def test_the_sign_test_by_hand() -> None:
 def test_what_is_no_experiment_is_refused_by_name() -> None:
     table = ab_table(users=20)
     with pytest.raises(DataError, match="all pages have the policy_id old"):
-        unskew.experiment(table.set_column(6, "policy_id", pa.array(["old"] * len(table))))
+        unskew.experiment(uncleaned(table.set_column(6, "policy_id", pa.array(["old"] * len(table)))))
     with pytest.raises(DataError, match="missing columns: policy_id"):
-        unskew.experiment(table.drop_columns(["policy_id"]))
+        unskew.experiment(uncleaned(table.drop_columns(["policy_id"])))
     mixed = np.where(np.arange(len(table)) % 40 == 0, "x", table["policy_id"].to_numpy())
     with pytest.raises(DataError, match="changes within 6 of 60 pages"):
-        unskew.experiment(table.set_column(6, "policy_id", pa.array(mixed)))
+        unskew.experiment(uncleaned(table.set_column(6, "policy_id", pa.array(mixed))))
     with pytest.raises(DataError, match="changes within 6 of 60 pages"):
-        unskew.experiment(table.set_column(6, "policy_id", pa.array(mixed)), kind="ab")
+        unskew.experiment(uncleaned(table.set_column(6, "policy_id", pa.array(mixed))), kind="ab")
     with pytest.raises(ConfigError, match='metric="clics": neither'):
-        unskew.experiment(table, metric="clics")
+        unskew.experiment(uncleaned(table), metric="clics")
     with pytest.raises(ConfigError, match="Did you mean old"):
-        unskew.experiment(table, control="odl")
+        unskew.experiment(uncleaned(table), control="odl")
 
 
 def test_five_rows_and_no_clicks_have_no_verdict() -> None:
-    few = unskew.experiment(small())
+    few = unskew.experiment(uncleaned(small()))
     assert few.verdict == "cannot tell"
     assert few.effects[0].always is None
     silent = ab_table(users=200)
     silent = silent.set_column(4, "click", pa.array(np.zeros(len(silent), np.int64)))
-    told = unskew.experiment(silent)
+    told = unskew.experiment(uncleaned(silent))
     assert told.verdict == "cannot tell"
     assert told.effects[0].lift is None
 

@@ -17,7 +17,7 @@ import pytest
 from browser import Browser, browser, installed
 
 import unskew
-from unskew.diagnosis.click_models.comparing import ClickModelComparison, ComparedModel
+from unskew.diagnosis.click_models.comparison import ClickModelComparison, ComparedModel
 from unskew.diagnosis.curves.trust import TrustFit
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
+from tests.helpers.uncleaned import open_tables
 from unskew.diagnosis.evidence.evidence import measured
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.measuring import GainEstimate, Judge, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from
 from unskew.serving.service.impressions import ImpressionLog

@@ -17,6 +17,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.judge import some_queries
+from unskew.names import Names
 from unskew.pages.web import html
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Lists, Log
@@ -275,7 +276,7 @@ def test_columns_under_other_names(world: World) -> None:
     table = without(world, 0)
     theirs = {"term": table["query_id"], "sku": table["doc_id"], "score": table["score"]}
     columns = {"query_id": "term", "doc_id": "sku"}
-    same(prove(table, log=world.log), prove(theirs, log=world.log, columns=columns))
+    same(prove(table, log=world.log), prove(theirs, log=world.log, names=Names(columns)))
     with pytest.raises(DataError, match=r"missing columns: query_id, doc_id.*columns="):
         ScoreTable(theirs, "theirs").of_documents(world.lists)
 

@@ -43,11 +43,13 @@ from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
 from unskew.examination import Examination
-from unskew.names import REQUIRED, Names
+from unskew.logs.reader import opened
+from unskew.names import NO_NAMES, REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import listed
 from unskew.tables.engine.engine import Engine
+from unskew.tables.frames import is_frame
 from unskew.types import Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position")
@@ -126,8 +128,8 @@ def diagnose(
     features: Any = None,
     labels: Any = None,
     models: bool = False,
-    columns: Mapping[str, str] | None = None,
-    feature_columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
+    feature_names: Names | None = None,
     engine: Engine | str = "duckdb",
     seed: int = 0,
     **connection: Unpack[EngineConnection],
@@ -137,8 +139,8 @@ def diagnose(
     The log is Parquet files, a table in memory or a `Log`. Results are told apart by its serp_* columns, unless
     `serp` is off, and by the columns that `segments` names, such as the device. With `features`, as `learn` takes
     them, or of a `Log`, which has some, it is told how far they tell the rank. `labels` are a table or file of
-    query_id, doc_id and label; those in the log are found. `models` fits click models too. `columns` says theirs
-    for ours, `feature_columns` the same in `features` where it differs. `engine` is duckdb, spark, or one that is
+    query_id, doc_id and label; those in the log are found. `models` fits click models too. `names` says theirs
+    for ours, `feature_names` the same in `features` where it differs. `engine` is duckdb, spark, or one that is
     open; `connection` goes to it.
     """
     for name in segments:
@@ -147,14 +149,15 @@ def diagnose(
             raise ConfigError(what, argument="segments", value=[name])
     if features is not None and isinstance(source, Log):
         raise ConfigError("a Log has its own; leave them out", argument="features")
-    place, fitted, lists, ordering = Place.of(source, features, columns), None, None, None
+    place, fitted, lists, ordering = Place.of(source, features, names), None, None, None
+    source = opened(source, names) if is_frame(source) else source  # once, for click models too
     named = tuple(dict.fromkeys(segments))
-    with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **connection) as tables:
+    with open_tables(source, names=names, segments=named, serp=serp, engine=engine, **connection) as tables:
         if isinstance(source, Log):
             lists = source.lists
         elif features is not None:
-            lists = lists_of(tables, features, Names.of(feature_columns or columns))
-        judged = read_labels(tables, labels, Names.of(columns))
+            lists = lists_of(tables, features, feature_names or names)
+        judged = read_labels(tables, labels, names)
         if lists is not None:
             ordering = rank_by_features(tables, lists, seed=seed)
             ordering = replace(ordering, linked=linked_by_features(tables, lists))
@@ -162,7 +165,7 @@ def diagnose(
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
     if models:
         name = engine if isinstance(engine, str) else engine.name
-        pages = read_pages(source, columns=columns, engine=name, **connection)
+        pages = read_pages(source, columns=names, engine=name, **connection)
         fitted = fit_and_compare(pages, seed=seed)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 

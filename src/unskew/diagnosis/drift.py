@@ -33,6 +33,7 @@ from unskew.diagnosis.evidence.evidence import MEASURED, fitted
 from unskew.diagnosis.evidence.sums import RANKS
 from unskew.diagnosis.evidence.tables import ALL_BUCKETS, BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
+from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine, connect
@@ -117,7 +118,7 @@ def drift(
     new: Log | Path | str | Any,
     *,
     segments: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     engine: Engine | str = "duckdb",
     **connection: Unpack[EngineConnection],
 ) -> Drift:
@@ -125,7 +126,7 @@ def drift(
 
     Whether the ranks are looked at as before, whether queries, documents, page lengths and segments are the same
     mix, and how often a page is clicked. Without `segments` they are the serp_* columns of few values that both
-    logs have. `columns` says theirs for ours, in both logs; `connection` goes to the engine.
+    logs have. `names` says theirs for ours, in both logs; `connection` goes to the engine.
     """
     files = [each for each in (old, new) if isinstance(each, str | Path)]
     places = {str(each) if "://" in str(each) else str(Path(each).resolve()) for each in files}
@@ -133,7 +134,7 @@ def drift(
         raise ConfigError(f"{old} twice: give the logs of two times")
     with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
         first, second = (
-            open_tables(each, columns=columns, engine=running, segments=segments or (), serp=segments is None)
+            open_tables(each, names=names, engine=running, segments=segments or (), serp=segments is None)
             for each in (old, new)
         )
         if segments is None:  # what both tell, but numbers that each log cuts at its own quartiles

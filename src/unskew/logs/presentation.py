@@ -59,7 +59,7 @@ class Coded(Config):
         return len(self.values) + 2
 
     def texts(self) -> tuple[str, ...]:
-        """What each code stands for, but for the last two."""
+        """The range of each bin in words."""
         return tuple(v if isinstance(v, str) else f"{v:g}" for v in self.values)
 
     def encode(self, column: Any) -> Array:

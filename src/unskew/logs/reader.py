@@ -1,27 +1,29 @@
 """A log is opened here, whatever it is: Parquet files, a table in memory, or a `Log`.
 
 Opened, its columns have our names, numbers are numbers and times are times; what is no log, or lacks a column, is
-refused. A log need not come from `unskew ingest`: any Parquet files with the columns will do. `open_log` gives it
-on an engine, whatever its size; a `StoredLog` is in files and gives its rows as Arrow, or joined to lists.
+refused. A log need not come from `unskew ingest`: any Parquet files with the columns will do. A table in memory
+goes through its checks and rules here, whatever it is opened for. `open_log` gives a log on an engine, whatever
+its size; a `StoredLog` in files and a `TableLog` in memory give its rows as Arrow, or joined to lists.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import Column, DataError, Words, located
-from unskew.logs.log import TABLE, featured, log_of, log_tables
-from unskew.names import NO_NAMES, NOT_FEATURES, OURS, REQUIRED, TEXT, Names
+from unskew.errors import Column, DataError, UnskewError, Words, located, parts_of
+from unskew.logs.log import TABLE, featured, log_of, log_tables, outside
+from unskew.names import KEYS, NO_NAMES, NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
-from unskew.tables.engine.functions import as_utc
+from unskew.tables.engine.functions import as_utc, united
 from unskew.tables.engine.parquet import alike, impressions_in, parquet_files, read_unified, row_of, unified
 from unskew.tables.frames import arrow_table, is_frame, storable
 from unskew.tables.joins import SAME_LISTS
@@ -32,8 +34,11 @@ from unskew.types import Lists, Log
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
+    from unskew.logs.ingest.ingest import IngestKeywords
+    from unskew.logs.ingest.summary import IngestedLog
+
 AnyLog = Any
-"""Parquet files, a `StoredLog`, a data frame, an Arrow table, a dict of columns, or a `Log`."""
+"""Parquet files, a data frame, an Arrow table, a dict of columns, a `Log`, or one that is opened already."""
 WHOLE = ("position", "click")
 NUMBERS = (*WHOLE, "display_time", "dwell_time", "propensity", "logging_score")
 TIMES = (
@@ -46,9 +51,12 @@ def open_log(
     engine: Engine, source: AnyLog, names: Names = NO_NAMES, needed: Sequence[str] = tuple(REQUIRED)
 ) -> Iterator[Table]:
     """A log on an engine, with the columns that are needed; errors inside the `with` name it and their columns."""
-    if isinstance(source, StoredLog):
-        source, names = source.place, source.names
+    if is_frame(source) and _can_be_cleaned(source, names, needed):
+        source = opened(source, names)
+    if isinstance(source, StoredLog | TableLog):
+        names = source.names
     place, files = place_of(source), []
+    source = source.place if isinstance(source, StoredLog) else source
     with names.told(), located(place):
         if isinstance(source, str | Path):
             refuse_other(source)
@@ -57,7 +65,7 @@ def open_log(
             table = tables[0] if len(tables) == 1 else united(tables, unified(files))
         else:
             table = _in_memory(engine, source)
-        if not isinstance(source, Log):
+        if not isinstance(source, Log | TableLog):
             names = names.check(table.columns, place)
             table = _select(table, names)
         if files:
@@ -70,7 +78,7 @@ def place_of(source: AnyLog) -> Path | str:
     """What errors call a log."""
     if isinstance(source, str | Path):
         return source
-    if isinstance(source, StoredLog):
+    if isinstance(source, StoredLog | TableLog):
         return source.place
     return f"the log of {source.lists.name}" if isinstance(source, Log) else TABLE
 
@@ -124,7 +132,9 @@ def _select(table: Table, names: Names) -> Table:
 
 def _in_memory(engine: Engine, source: object) -> Table:
     """A table of memory on the engine; a column without any value is one of text."""
-    if isinstance(source, Log):
+    if isinstance(source, TableLog):
+        table = source.shown
+    elif isinstance(source, Log):
         table = pa.concat_tables(log_tables(source, max(len(source.row), 1)))
     elif is_frame(source):
         table = arrow_table(source)
@@ -135,16 +145,6 @@ def _in_memory(engine: Engine, source: object) -> Table:
         if pa.types.is_null(each.type):
             table = table.set_column(at, each.name, table.column(at).cast(pa.string()))
     return engine.from_arrow(storable(table))
-
-
-def united(tables: Sequence[Table], schema: pa.Schema) -> Table:
-    """Tables as one, with these columns in these types; empty cells where a table lacks one."""
-    import ibis
-
-    def column(table: Table, each: pa.Field) -> Any:
-        return (table[each.name] if each.name in table.columns else ibis.null()).cast(each.type)
-
-    return ibis.union(*(table.select(**{each.name: column(table, each) for each in schema}) for table in tables))
 
 
 def _typed(engine: Engine, table: Table, place: Path | str, files: Sequence[Path | str], names: Names) -> Table:
@@ -213,6 +213,11 @@ class StoredLog:
         """Where its impressions are."""
         return impressions_in(self.place)
 
+    @property
+    def candidates(self) -> Path | str:
+        """What says which documents its queries have."""
+        return self.place
+
     def table(self, keep: Sequence[str] | None = None, *, texts: bool = False) -> Any:
         """Its rows as Arrow under our names, never `label`; `keep` names further columns, None all of them.
 
@@ -237,6 +242,108 @@ class StoredLog:
             shown = self.table(keep)
             shown = featured(shown, lists, self.path) if drop else shown
             return log_of(shown, lists, self.feedback, self.path, hint)
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """A log from a table in memory, as `StoredLog` is one from files."""
+
+    shown: Any
+    """Its impressions after the rules of `ingest`, under our names, as Arrow."""
+    names: Names
+    feedback: str | None
+    summary: IngestedLog
+    """What `ingest` found."""
+    place: ClassVar[str] = TABLE
+
+    @classmethod
+    def open(
+        cls,
+        source: Any,
+        names: Names,
+        feedback: str | None = None,
+        *,
+        keep: Sequence[str] | None = None,
+        **reading: Unpack[IngestKeywords],
+    ) -> TableLog:
+        """The impressions of a table; what `ingest` leaves out of it is warned of.
+
+        `keep` names the further columns of a log that is learned from, whose oddities are told too; else all stay.
+        """
+        from unskew.logs.ingest.ingest import ingest_table  # loads all of ingest, which scoring does without
+
+        table = arrow_table(source)
+        wanted = table.column_names if keep is None else keep
+        kept = dict.fromkeys([*wanted, *([] if feedback is None else [feedback])])
+        shown, summary = ingest_table(table, columns=names.within(table.column_names), keep=[*kept], **reading)
+        _warn_of_rules(summary)
+        for text in () if keep is None else summary.warnings:
+            warnings.warn(str(text), stacklevel=outside())
+        return cls(shown, names, feedback, summary)
+
+    @property
+    def candidates(self) -> Any:
+        """The documents of queries that it shows."""
+        return self.shown.select([*KEYS])
+
+    def table(self, keep: Sequence[str] | None = None) -> Any:
+        """Its rows as Arrow under our names; all columns, whatever is to be kept."""
+        return self.shown
+
+    def log(
+        self, lists: Lists, keep: Sequence[str] | None = None, *, drop: bool = False, hint: Words = SAME_LISTS
+    ) -> Log:
+        """The log joined to its lists; arguments are as for `StoredLog.log`."""
+        with self.names.told():
+            shown = featured(self.shown, lists) if drop else self.shown
+            return replace(log_of(shown, lists, self.feedback, TABLE, hint), summary=self.summary)
+
+
+def _warn_of_rules(summary: IngestedLog) -> None:
+    rules = {name: rule.rows for name, rule in summary.rules.items() if rule.on and rule.rows}
+    found = [f"{count:,} {name.replace('_', ' ')}" for name, count in rules.items()]
+    found += [f"{broken:,} broken"] if (broken := summary.rejected.rows) else []
+    if found:
+        lost = f"{summary.rows_read - summary.impressions:,} of {summary.rows_read:,} rows were left out"
+        warnings.warn(f"{lost} (found {', '.join(found)}); the log's summary has all of it", stacklevel=outside())
+
+
+OF_INGEST = (
+    *("page_columns", "page_gap", "by", "off", "max_removed", "max_rejected"),
+    *("positions_from", "time_zone"),
+)
+"""Arguments of `ingest` that other verbs do not take."""
+ELSEWHERE = "what is said of reading goes to unskew.log_from_table, which learn takes, or to unskew.ingest"
+
+
+def opened(
+    source: AnyLog,
+    names: Names,
+    feedback: str | None = None,
+    *,
+    keep: Sequence[str] | None = None,
+    shared: bool = False,
+) -> StoredLog | TableLog | Any:
+    """Files as a `StoredLog`, a table in memory as a `TableLog`, and a log that is one already as it is.
+
+    `keep` names further columns of a table, None all; `shared` is as for `StoredLog.open`.
+    """
+    if isinstance(source, str | Path):
+        return StoredLog.open(source, names, feedback, shared=shared)
+    if not is_frame(source):
+        return source
+    try:
+        return TableLog.open(source, names, feedback, keep=keep)
+    except UnskewError as error:
+        if error.speaks_of(*OF_INGEST):
+            error.hint = (*parts_of(error.hint), "; " * bool(error.hint), ELSEWHERE)
+        raise
+
+
+def _can_be_cleaned(table: Any, names: Names, needed: Sequence[str]) -> bool:
+    """Whether a table has what the rules of `ingest` look at, apart from what is an error where it is missing."""
+    present = arrow_table(table).column_names
+    return all(name in needed or names.theirs(name) in present for name in REQUIRED if name != "page_id")
 
 
 def read_log(

@@ -14,8 +14,8 @@ import numpy as np
 
 from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
-from unskew.logs.pages import LACKING, add_page_ids, add_visits, clock, find_visits
-from unskew.logs.reader import open_log
+from unskew.logs.ingest.visits import LACKING, add_page_ids, add_visits, clock, find_visits
+from unskew.logs.reader import AnyLog, open_log
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.options.logs import SplitArguments
@@ -48,7 +48,7 @@ class SplitLog(Result):
 
 @SplitArguments.checks
 def split(
-    log: Path | str,
+    log: AnyLog,
     out: Path | str,
     *,
     gap: str = "30m",
@@ -66,11 +66,11 @@ def split(
     log with neither is split by page. `columns` says theirs for ours, as for `ingest`. `connection` says
     how the engine is reached.
     """
-    place, out = Path(log), Path(out)
+    out = Path(out)
     with (
         complete_folder(out, force=force, ours=CUT) as working,
         connect(engine, **connection) as running,
-        open_log(running, place, Names.of(columns), ["timestamp", *by]) as shown,
+        open_log(running, log, Names.of(columns), ["timestamp", *by]) as shown,
     ):
         if "page_id" in by:
             raise ConfigError("page_id is what visits are made of; leave it out to split by page", argument="by")
@@ -87,7 +87,7 @@ def split(
             running.write_parquet(part, working / name)
         starts = {f"{name}_from": edge for name, edge in cut.boundaries.items()}
         found = SplitLog(str(out), cut.unit, cut.units, **starts)
-        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, place)})
+        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, log)})
     return found
 
 

@@ -147,7 +147,6 @@ class _Pages:
         return Chunk(query, np.zeros(pages, bool), shown, outcome)
 
     def _shown(self, query: Array) -> tuple[Shown, Array]:
-        """What the pages show, and which slots were filled at random [S, K]."""
         kind = self.kind.random(len(query))
         shuffled = kind < self.traffic.shuffled
         random_top = ~shuffled & (kind < self.traffic.shuffled + self.traffic.random_top)
@@ -178,7 +177,6 @@ class _Pages:
         return examined & (thought[:, 1] < np.where(found, plus, minus)), found, examined
 
     def _displayed(self, examined: Array) -> Array:
-        """Seconds in view, [S, K]; missing on pages without a report."""
         traffic, (pages, ranks) = self.traffic, examined.shape
         drawn = self.screen.random((pages, 2 * ranks + 1))
         reported: Array = drawn[:, :1] < traffic.timed

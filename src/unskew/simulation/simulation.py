@@ -30,7 +30,7 @@ class LogOptions(Config):
     """How long a simulated log is, and which pages are in it."""
 
     pages: Annotated[int, Field(ge=0)] | None = None
-    """Result pages; these or `clicks`."""
+    """Result pages to draw; give these or `clicks`."""
     clicks: Annotated[int, Field(ge=0)] | None = None
     """The log ends with the first page that reaches as many clicks."""
     randomized: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -140,7 +140,7 @@ class PageStream:
         """Pages to draw at a time."""
 
     def draw(self, pages: int) -> Chunk:
-        """The next pages."""
+        """The next pages, shown and clicked."""
         query = self.queries[self.query_rng.integers(len(self.queries), size=pages)]
         shuffled = np.zeros(pages, bool)
         if self.randomized > 0:

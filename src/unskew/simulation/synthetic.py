@@ -127,9 +127,9 @@ class ListWorld:
     """[P] c."""
     confounder: int | None
     mean: float = 0.0
-    """Of the utility before scaling."""
+    """Mean of the utility before it is scaled."""
     scale: float = 1.0
-    """Of the utility before scaling."""
+    """Spread of the utility before it is scaled."""
     thresholds: Array = field(default_factory=lambda: np.zeros(0))
     """[grades - 1], where the next grade begins."""
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
+from unskew.logs.reader import AnyLog
 from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric, places
 from unskew.measuring.counterfactual.examination import examination_of
 from unskew.measuring.experiments.effects import reach
@@ -77,7 +78,7 @@ class Plan(Result):
 
 @PlanArguments.checks
 def plan(
-    log: Log | Path | str | Twin,
+    log: AnyLog | Twin,
     *,
     features: Lists | Sequence[Path | str] | Path | str | None = None,
     shares: Sequence[float] = SHARES,
@@ -99,7 +100,7 @@ def plan(
         raise ConfigError("give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05", argument="shares")
     if pages is not None and (not pages or not all(size >= 1 for size in pages)):
         raise ConfigError("give numbers of pages, such as 10000,100000", argument="pages")
-    bare = isinstance(log, str | Path) and features is None
+    bare = features is None and not isinstance(log, Log | Twin)
     if methods and (bare or (isinstance(log, Log) and not log.lists.dim)):
         raise ConfigError(
             (Option("methods"), " learn from features: give ", Option("features"), " of the log's documents")

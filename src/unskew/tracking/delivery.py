@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 HOUR = 3600
-"""Seconds."""
+"""Seconds of an hour."""
 LONGEST = 1e9
 """Seconds that no display or dwell time has."""
 TIMES = ("display_time", "dwell_time")
@@ -163,7 +163,7 @@ SUMS: Mapping[str, str] = {
 }
 """Tracked sums, all int64, and what they are."""
 KEY = ("query_id", "doc_id", "position")
-"""What a window has one row for."""
+"""Columns of which a window has one row for each combination."""
 LONG = 30.0
 """Seconds of a long dwell time."""
 MILLI = 1000

@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from unskew.errors import ConfigError, DataError, RunError, optional
 from unskew.files import Ours, complete_folder, digest_of, read_json, refuse_existing, write_json, write_text
 from unskew.files.trees import check_lightgbm, read_trees, tried_apart
-from unskew.logs.reader import open_log
+from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
@@ -45,9 +45,9 @@ MARKER, TREES = "examination.json", "trees.txt"
 EXAMINATION = Ours(MARKER, (TREES, "table.md", "report.html", "figure.svg"))
 """What lies in the folder of a model, with its report."""
 BINS = 10
-"""Of the calibration table."""
+"""Bins of the calibration table."""
 PARTS = {"training": (0, 70), "calibration": (70, 85), "test": (85, 100)}
-"""Per cent of the pages."""
+"""Per cent of the pages, from and below, that trees, calibration and test are given."""
 NEEDED = ("page_id", "position", "click")
 KEYS = [f"trace_{name}" for name in TRACE]
 TraceCounts = Mapping[str, Array]
@@ -66,13 +66,13 @@ class DisplayTimes(Config):
     observed: bool = True
     """Whether a display time beyond the two is taken at its word, 1 or 0, when examination is added to a log."""
     trees: Annotated[int, Field(ge=1)] = 100
-    """Trees."""
+    """How many trees are grown."""
     leaves: Annotated[int, Field(ge=2)] = 31
     """Leaves of a tree."""
     rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Learning rate."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the trees."""
+    """Seed of the trees' random choices."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -116,7 +116,7 @@ class DisplayTimeModel:
         return np.asarray(self._booster.predict(features, num_threads=1)) if len(features) else np.zeros(0)
 
     def __call__(self, traces: Mapping[str, Array]) -> Array:
-        """ê of traces [n] each, [n] float64."""
+        """Probability of examination of each of n traces, [n] float64."""
         return np.interp(self.raw(traces), *self.curve)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
@@ -133,7 +133,7 @@ class DisplayTimeModel:
 
 
 def load_examination(folder: Path | str) -> DisplayTimeModel:
-    """Read what `save` wrote."""
+    """The examination model that `DisplayTimeModel.save` wrote."""
     place = Path(folder)
     if not (place / MARKER).is_file():
         raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew display-times`")
@@ -226,7 +226,7 @@ def measure_examination(model: DisplayTimeModel, part: TraceCounts) -> dict[str,
 
 
 def display_times(
-    log: Path | str,
+    log: AnyLog,
     out: Path | str,
     *,
     seen: float = 5.0,
@@ -245,10 +245,10 @@ def display_times(
     `columns` says theirs for ours, as for `ingest`; `connection` says how the engine is reached.
     """
     said = {"seen": seen, "unseen": unseen, "own_click": own_click, "trees": trees, "seed": seed}
-    asked, place, needed = checked(DisplayTimes, said, None), Path(log), [*NEEDED, "display_time"]
+    asked, needed = checked(DisplayTimes, said, None), [*NEEDED, "display_time"]
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
-    with connect(engine, **connection) as running, open_log(running, place, Names.of(columns), needed) as shown:
-        model = learn_examination(running, shown, asked, place)
+    with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
+        model = learn_examination(running, shown, asked, place_of(log))
         model.facts |= examination_curves(running, add_examination(running, shown, model))
     model.save(out, force=force)
     return LearnedExamination(str(out), **model.facts)

@@ -64,13 +64,12 @@ class Tallies:
     pair: Array
     """int, from 0."""
     position: Array
-    """Rank."""
     n: Array
-    """Displays."""
+    """How often the pair was displayed there."""
     c: Array
-    """Clicks."""
+    """How often it was clicked there."""
     estimated: Array
-    """Displays with an ê."""
+    """Displays whose examination a model estimated as ê."""
     e: Array
     """Σ ê."""
     ee: Array
@@ -78,7 +77,7 @@ class Tallies:
     ce: Array
     """Σ c ê."""
     pairs: int
-    """P."""
+    """P, the number of pairs."""
 
     def per_pair(self, values: Array) -> Array:
         """Values of rows, added up by pair, [P]."""
@@ -86,7 +85,7 @@ class Tallies:
 
     @property
     def displays(self) -> Array:
-        """D of every pair, [P]."""
+        """D, how often every pair was displayed, [P]."""
         return self.per_pair(self.n)
 
 
@@ -105,7 +104,7 @@ class Terms(NamedTuple):
     mean: Array
     """0 where there is no display."""
     within: Array
-    """Σ (x - mean)²."""
+    """Sum of squared differences to the mean over displays, Σ (x - mean)²."""
 
 
 def weights_of(estimator: str, tallies: Tallies, curves: TrustCurves) -> tuple[Array, Array]:

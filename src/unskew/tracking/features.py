@@ -66,7 +66,6 @@ def click_features(engine: Engine, store: TrackingStore) -> Table:
 
 
 def _of_window(table: Table, window: str) -> Table:
-    """The features of one window, by pair; 0 for those of the others."""
     import ibis
 
     sums = {name: table[name].sum().cast("float64") for name in SUMS}

@@ -292,7 +292,7 @@ class Batch:
 
 
 def batch_of(rows: pa.Table) -> Batch:
-    """Sorted rows as one batch."""
+    """A batch of sums from rows that are sorted by pair."""
     query, document = (rows[name].to_numpy(zero_copy_only=False) for name in ("query_id", "doc_id"))
     if not len(query):
         return Batch(rows, np.zeros(0, np.int64))

@@ -41,7 +41,7 @@ Part = tuple[Tallies, Array]
 
 
 class Pull(NamedTuple):
-    """What is learned of a window."""
+    """The numbers, learned of a window, that say how far its estimates are shrunk."""
 
     bias: float
     """σ² of ζ."""
@@ -64,7 +64,7 @@ class Spread:
         self.count, self.squares, self.variances = np.zeros((3, BINS))
 
     def add(self, squares: Array, variances: Array) -> None:
-        """Count some more."""
+        """Add further squares and the variances that chance gives them."""
         at = np.clip((np.log(np.maximum(variances, LEAST) / LEAST) / STEP).astype(np.int64), 0, BINS - 1)
         self.count += np.bincount(at, minlength=BINS)
         self.squares += np.bincount(at, squares, minlength=BINS)
@@ -90,7 +90,6 @@ def imputed_variance(tallies: Tallies, curves: TrustCurves, imputation: Array) -
 
 
 def _by_square(tallies: Tallies, values: Array, otherwise: float) -> Array:
-    """Values of rows, added up by pair and divided by D², [P]."""
     d = tallies.displays
     found: Array = np.divide(tallies.per_pair(values), d**2, out=np.full(len(d), otherwise), where=d > 0)
     return found
@@ -119,7 +118,7 @@ def chance_share(tallies: Tallies, noise: Array, bias: float) -> Array:
 def learn_pull(
     parts: Callable[[], Iterable[Part]], curves: TrustCurves, noise: Array, estimator: str = "doubly_robust"
 ) -> Pull:
-    """Learn from all parts of a window, read twice."""
+    """Learn the pull from all parts of a window, which is read twice."""
     by_chance, bias = Spread(), 0.0
     if estimator == "doubly_robust":
         for tallies, _ in parts():

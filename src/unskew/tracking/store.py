@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 MANIFEST = "store.json"
 FOLDERS = ("partials", "pages", "windows")
 DAY = 24
-"""Hours."""
+"""Hours of a day."""
 
 
 class Delivery(Config):
-    """What one run counted."""
+    """The folders and numbers of one run of `track`."""
 
     name: str
-    """Of its folders."""
+    """What its folders are called."""
     days: tuple[int, ...] = Field(strict=False)
     """Days that it has pages of."""
     pages: int
@@ -48,25 +48,25 @@ class Delivery(Config):
 
 
 class Published(Config):
-    """A window as it was last written."""
+    """A window as it was last written: its folder, its hours and its rows."""
 
     folder: str
-    """Below windows/."""
+    """Its folder below windows/."""
     since: int
-    """First hour."""
+    """The first hour that it counts, in hours since 1970."""
     until: int
-    """First hour that is not in it."""
+    """The first hour after it."""
     rows: int
     """Queries, documents and positions."""
 
 
 class Manifest(Config):
-    """All that holds of a store."""
+    """The content of manifest.json: deliveries, windows and counts; what it does not name does not hold."""
 
     format: int = 2
-    """Of the files."""
+    """The version of the layout of files."""
     number: int = 0
-    """Runs so far."""
+    """How many runs of `track` there were."""
     clock: int | None = None
     """First hour that no page was counted of; it never goes back."""
     kinds: dict[str, str] = Field(default_factory=dict)
@@ -74,7 +74,7 @@ class Manifest(Config):
     deliveries: tuple[Delivery, ...] = Field((), strict=False)
     """What was counted and is not too old."""
     windows: dict[str, Published] = Field(default_factory=dict)
-    """By name."""
+    """The windows that were written, by name."""
     totals: dict[str, int] = Field(default_factory=dict)
     """Counts of all runs together."""
 
@@ -104,12 +104,12 @@ class TrackingStore:
         return table.filter(table.hour.between(first, last)).select(*columns)
 
     def commit(self, manifest: Manifest) -> None:
-        """From now on this holds."""
+        """Write the manifest; from then on everybody reads what it names."""
         write_json(self.path / MANIFEST, manifest.model_dump(mode="json"))
         self.manifest = manifest
 
     def tidy(self) -> None:
-        """Remove what the manifest does not name."""
+        """Remove folders that the manifest does not name."""
         named = {delivery.name for delivery in self.manifest.deliveries}
         named |= {window.folder for window in self.manifest.windows.values()}
         for kind in FOLDERS:

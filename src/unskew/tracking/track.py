@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import ConfigError, DataError, LimitError, Option
-from unskew.logs.reader import open_log
+from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.options.logs import TrackArguments
@@ -69,7 +69,7 @@ class Tracked(Result):
 
 @TrackArguments.checks
 def track(
-    log: Path | str,
+    log: AnyLog,
     out: Path | str,
     *,
     examination: Path | str | None = None,
@@ -92,13 +92,12 @@ def track(
     known("refresh", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
-    place = Path(log)
     needed = [*REQUIRED, "timestamp"]
     # the log is opened before there is a store, so that a wrong name leaves none
-    with connect(engine, **connection) as running, open_log(running, place, Names.of(columns), needed) as shown:
+    with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
         judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
-            counts = deliver(running, store, judged, end, refresh, max_rejected, place)
+            counts = deliver(running, store, judged, end, refresh, max_rejected, place_of(log))
     published = store.manifest.windows.items()
     windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
     left_out, strange = (
@@ -191,7 +190,6 @@ def _commit(
     counts: dict[str, int],
     refresh: str,
 ) -> None:
-    """Publish the windows that are due, and let all hold at once."""
     before = store.manifest
     oldest = (clock - LONGEST) // DAY
     kept = [

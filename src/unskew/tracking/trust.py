@@ -68,7 +68,7 @@ class RandomSlots:
         self.both, self.totals, self.one, self.other = np.zeros((4, ranks, ranks))
 
     def add(self, tallies: Tallies) -> None:
-        """Count some more whole pairs."""
+        """Add further rows; the rows of a pair come together."""
         ranks = len(self.shown)
         shown, clicks = _by_rank(tallies, tallies.n, ranks), _by_rank(tallies, tallies.c, ranks)
         self.shown += shown.sum(axis=0)
@@ -129,7 +129,6 @@ class ClicksByRelevance:
 
 
 def _by_rank(tallies: Tallies, values: Array, ranks: int) -> Array:
-    """Values by pair and rank, [P, K]."""
     cell = tallies.pair * ranks + np.minimum(tallies.position, ranks) - 1
     return np.bincount(cell, values, minlength=tallies.pairs * ranks).reshape(tallies.pairs, ranks)
 

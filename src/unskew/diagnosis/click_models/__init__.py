@@ -26,8 +26,8 @@ from unskew.diagnosis.click_models.chains import DBN as DBN
 from unskew.diagnosis.click_models.chains import DCM as DCM
 from unskew.diagnosis.click_models.chains import SDBN as SDBN
 from unskew.diagnosis.click_models.chains import CascadeModel as CascadeModel
-from unskew.diagnosis.click_models.comparing import ClickModelComparison as ClickModelComparison
-from unskew.diagnosis.click_models.comparing import fit_and_compare as fit_and_compare
+from unskew.diagnosis.click_models.comparison import ClickModelComparison as ClickModelComparison
+from unskew.diagnosis.click_models.comparison import fit_and_compare as fit_and_compare
 from unskew.diagnosis.click_models.contract import ClickModel as ClickModel
 from unskew.diagnosis.click_models.em import Prior as Prior
 from unskew.diagnosis.click_models.features import Descent as Descent

@@ -32,7 +32,7 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.logs.reader import check_rows, open_log, place_of, weights
-from unskew.names import Names
+from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
@@ -175,7 +175,7 @@ class LogTables:
 def open_tables(
     source: Log | Path | str | Any,
     *,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     segments: Sequence[str] = (),
     serp: bool = False,
     feedback: str | None = None,
@@ -184,13 +184,13 @@ def open_tables(
 ) -> LogTables:
     """A log (Parquet files, a table in memory, a `Log`) as tables to diagnose; use it in a `with`.
 
-    `columns` says theirs for ours, {"position": "rank"}; `segments` are columns to tell results by, such as the
+    `names` says theirs for ours; `segments` are columns to tell results by, such as the
     device, to which `serp` adds all serp_* columns. With `feedback`, a result with any of it counts as clicked.
     `engine` is duckdb, spark, or one that is open; `connection` goes to `connect`.
     """
     opened = connect(engine, **connection) if isinstance(engine, str) else engine
     try:
-        with open_log(opened, source, Names.of(columns), [*required(feedback), *segments]) as given:
+        with open_log(opened, source, names, [*required(feedback), *segments]) as given:
             place = str(place_of(source))
             if feedback is not None:
                 weighed, _ = weights(opened, given, feedback)

@@ -13,6 +13,7 @@ from unskew.diagnosis.curves.trust import LEAST_CLICKS, TrustFit
 from unskew.diagnosis.evidence.evidence import Evidence
 from unskew.diagnosis.evidence.links import RankGraph
 from unskew.diagnosis.evidence.tables import ONE_RANK
+from unskew.names import NO_NAMES, Names
 from unskew.settings import listed
 
 
@@ -31,19 +32,19 @@ class Place:
 
     log: str = "log.parquet"
     features: tuple[str, ...] = ("features.parquet",)
-    columns: Mapping[str, str] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
 
     @classmethod
-    def of(cls, log: object, features: object = None, columns: Mapping[str, str] | None = None) -> Place:
+    def of(cls, log: object, features: object = None, names: Names = NO_NAMES) -> Place:
         """Paths as they were given; usual names where something was in memory."""
         given = features if isinstance(features, list | tuple) else [features]
         paths = tuple(str(each) for each in given if isinstance(each, str | Path))
         named = str(log) if isinstance(log, str | Path) else cls.log
-        return cls(named, paths or cls.features, dict(columns or {}))
+        return cls(named, paths or cls.features, names)
 
     def command(self, verb: str, *words: str) -> str:
         """A command on the log."""
-        named = [word for ours, theirs in self.columns.items() for word in ("--column", f"{ours}={theirs}")]
+        named = [word for ours, theirs in self.names.items() for word in ("--column", f"{ours}={theirs}")]
         return shlex.join(["unskew", verb, self.log, *words, *named])
 
     def learn(self, method: str, *words: str, factors: Sequence[str] = ()) -> str:

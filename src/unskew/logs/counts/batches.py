@@ -165,7 +165,6 @@ class ShardedBatches:
         return self._visits[number]
 
     def _schedule(self, epoch: int) -> list[int]:
-        """The shards of an epoch's visits, in order."""
         random = np.random.default_rng([self.seed, self.group, epoch])
         count = VISITS * len(self.own)
         points = (np.arange(count) + random.random()) / count

@@ -33,7 +33,7 @@ from unskew.files import Ours, complete_folder, parts, refuse_existing, restore,
 from unskew.logs.counts.reduction import Counts, lay_out, same_page, with_pairs
 from unskew.logs.log import in_order, page_codes
 from unskew.logs.presentation import NO_COLUMNS, Presentation
-from unskew.logs.reader import check_rows, open_log, weights
+from unskew.logs.reader import AnyLog, check_rows, open_log, weights
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
@@ -63,7 +63,7 @@ class Rankings:
     pairs: Table | None
     """ranking_id, position, other_position (larger), pages with a click on both; where asked for."""
     summary: dict[str, Any]
-    """What it is made of, in numbers."""
+    """The reduced log in numbers: impressions, clicks, slots, pages, rankings."""
 
     def write(self, engine: Engine, folder: Path, *, force: bool = False) -> None:
         """Write the counts; the folder appears whole or not at all."""
@@ -81,7 +81,7 @@ class CountedLog(Result):
     out: str
     impressions: int
     clicks: float
-    """Or the sum of weights."""
+    """Clicks; the sum of weights where a column of feedback was counted."""
     slots: int
     pages: int
     rankings: int
@@ -140,7 +140,7 @@ def count_rankings(
 
 
 def counts(
-    log: Path | str,
+    log: AnyLog,
     out: Path | str,
     *,
     serp: Sequence[str] = (),
@@ -156,11 +156,11 @@ def counts(
     `feedback` is a column of weights from 0 to add up in the place of clicks. `columns` says theirs for
     ours, as for `ingest`.
     """
-    place, out = Path(log), Path(out)
+    out = Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
     needed = [*required(feedback), *serp]
     names = Names.of(columns)
-    with connect(engine, **connection) as running, open_log(running, place, names, needed) as shown:
+    with connect(engine, **connection) as running, open_log(running, log, names, needed) as shown:
         rankings = count_rankings(running, shown, serp=serp, pairs=pairs, feedback=feedback)
         rankings.write(running, out, force=force)
     return CountedLog(str(out), **rankings.summary)
@@ -220,7 +220,6 @@ def read_counts(
 
 
 def _open(place: Path, columns: Sequence[str]) -> Any:
-    """The table of a folder, after a check that it has the columns."""
     if not place.is_dir():
         raise DataError("there is no such folder of counts", path=place, hint="write one with `unskew counts`")
     data = pq.ParquetDataset(place)
@@ -258,7 +257,7 @@ def counts_of(
 def _clicked_both(
     place: Path, counts: Counts, names: Array, group: Array, ranking: Array, position: Array, slot: Array
 ) -> Array:
-    """[R, K, K] pages with a click on both; on the diagonal the clicks."""
+    """For each ranking and pair of slots, pages with a click on both, [R, K, K]; on the diagonal the clicks."""
     table = _open(place, ["ranking_id", "position", "other_position", "pages"])
     rows, width = counts.clicks.shape
     of = match(table["ranking_id"], names)

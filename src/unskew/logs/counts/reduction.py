@@ -74,7 +74,6 @@ class Facts:
     clicks: int
     queries: int
     clickless: int
-    """Pages without a click."""
     by_rank: Array
     """[2, P] impressions and clicks at each rank."""
     weighted: str | None = None
@@ -218,7 +217,6 @@ def _codes(key: Array) -> Array:
 
 
 def _hash(keys: Sequence[Array], slot: Array, salt: int) -> Array:
-    """A well mixed 64-bit number per impression, [N]."""
     with np.errstate(over="ignore"):
         value = slot.astype(np.uint64) + np.uint64(salt) * _MIX[2]
         for key in keys:
@@ -230,7 +228,7 @@ def _hash(keys: Sequence[Array], slot: Array, salt: int) -> Array:
 
 
 def _clicked_both(log: Log, group: Array, slot: Array, counts: Counts) -> Array:
-    """[R, K, K] pages with a click on both."""
+    """For each ranking and pair of slots, pages with a click on both, [R, K, K]."""
     rows, width = counts.clicks.shape
     clicked = np.flatnonzero(log.click)
     page = np.searchsorted(log.offsets, clicked, side="right") - 1

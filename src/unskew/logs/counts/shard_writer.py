@@ -53,7 +53,7 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class ShardSource:
-    """What shards are made from, and how."""
+    """The log that shards are written from, and the choices that decide what they hold."""
 
     log: str | None
     """Impressions: a Parquet file, or a folder of them, or what `unskew ingest` wrote."""
@@ -232,7 +232,7 @@ def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
 def _reduce(
     source: ShardSource, part: Path, lists: Lists, missing: Missing, presentation: Presentation
 ) -> tuple[Counts | None, int, bool]:
-    """The counts of a part, None where no impression has features; pages without a click; if it has weights.
+    """The counts of a part, None where no impression has features; pages without a click; whether it is weighted.
 
     Counts do not say how many pages have no click; then all of them may.
     """

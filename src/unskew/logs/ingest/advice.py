@@ -32,7 +32,7 @@ ENOUGH = 5
 AWAY = 0.98
 """Area under the curve from which on a column gives the click away."""
 MOST = 100
-"""Columns that are looked at."""
+"""Further columns that are looked at, at most."""
 PAGING = re.compile(r"^(results?_?)?(page|offset|start|from)(_?(no|nr|num|number|index|offset))?$", re.IGNORECASE)
 RANDOM = re.compile(r"random|shuffl|explor", re.IGNORECASE)
 ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
@@ -101,7 +101,6 @@ def parquet_sample(files: Collection[Path], options: IngestOptions) -> pa.Table 
 
 
 def _known(options: IngestOptions) -> set[str]:
-    """Columns that need no advice."""
     return {options.source(name) for name in OURS} | {options.events.column or "event"}
 
 
@@ -142,12 +141,10 @@ def _groups(table: pa.Table, options: IngestOptions) -> Array:
 
 
 def _codes(column: Any) -> Array:
-    """Values as numbers from 0; -1 where missing."""
     return np.asarray(pc.fill_null(_plain(column).dictionary_encode().indices, -1)).astype(np.int64)
 
 
 def _plain(column: Any) -> Any:
-    """A column as one array of its values."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
@@ -178,7 +175,7 @@ def _source_column(
 
 
 def _numbers(column: Any) -> Array | None:
-    """As floats, missing ones as NaN; None where it holds anything else."""
+    """A column as floats, missing ones as NaN; None where it holds anything else."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
@@ -242,7 +239,7 @@ def gives_away(codes: Array, numbers: Array | None, clicked: Array) -> bool:
 
 
 def _area(values: Array, clicked: Array) -> float:
-    """Chance that a clicked result has the larger value, ties by half."""
+    """Chance that a clicked result has a larger value than one that was not clicked, ties by half."""
     _, rank, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - (counts - 1) / 2
     positive = int(clicked.sum())

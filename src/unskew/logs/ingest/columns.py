@@ -134,7 +134,6 @@ def typed(
 
 
 def _empty(column: Any) -> Any:
-    """Whether there is nothing in a cell."""
     return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
 
 
@@ -180,7 +179,7 @@ def numbers_as_such(table: Table, engine: Engine) -> tuple[Table, list[str]]:
 
 
 def _position(column: Any) -> Any:
-    """A whole number from 0 to DEEPEST, else null."""
+    """A column as whole numbers from 0 to DEEPEST; null where it holds anything else."""
     import ibis
 
     kind = column.type()
@@ -195,7 +194,7 @@ def _position(column: Any) -> Any:
 
 
 def _click(column: Any) -> Any:
-    """0 or 1, else null."""
+    """A column as 0 and 1, words such as yes and no included; null where it holds anything else."""
     import ibis
 
     kind = column.type()

@@ -38,7 +38,7 @@ from unskew.logs.ingest.rejected import (
 from unskew.logs.ingest.rules import Cleaned, clean, find_pages
 from unskew.logs.ingest.source import LogSource, open_memory, open_source
 from unskew.logs.ingest.summary import IngestedLog, RejectedRows, log_numbers, rule_counts, suspicion, warnings_of
-from unskew.logs.pages import add_page_ids
+from unskew.logs.ingest.visits import add_page_ids
 from unskew.names import REQUIRED
 from unskew.options.base import EngineConnection
 from unskew.settings import checked, read_toml
@@ -108,7 +108,7 @@ def ingest(
 
 
 def _asked(said: dict[str, Any]) -> tuple[IngestOptions, Sequence[str | Path], EngineConnection]:
-    """Options, files of clicks, and how the engine is reached, from keywords."""
+    """What keywords say: options, files of clicks, and how the engine is reached."""
     options = ingest_options(said.pop("mapping", None), {name: said.pop(name, None) for name in ARGUMENTS})
     clicks = said.pop("clicks", ())
     return options, clicks, cast(EngineConnection, said)
@@ -191,7 +191,7 @@ def ingest_table(
 
 @dataclass
 class _Run:
-    """One run, from an opened source to impressions: in a folder, or held by the engine where there is none."""
+    """An ingest under way: from an opened source to impressions, in a folder or held by the engine."""
 
     source: LogSource
     options: IngestOptions
@@ -257,7 +257,6 @@ class _Run:
         return self.rows if self.source.records is None else self.source.records
 
     def _read_rows(self) -> Table:
-        """The results that are not broken, with their pages and clicks."""
         finding = self.source.finding
         rows = self._whole(self.source.impressions)
         if self.aside and finding is None:
@@ -297,7 +296,7 @@ class _Run:
         return table.filter(table[REASON].isnull())
 
     def _judged(self, cleaned: Cleaned, suspected: Words | None) -> Reasons:
-        """Put aside what goes, and stop where it is too much."""
+        """Put aside the rows that rules or errors remove; an error where these are too many."""
         reasons = put_aside([*self.aside, *cleaned.removed], self.source.rejected, self.engine, self.folder)
         if not self.read:
             raise DataError("the source has no rows")
@@ -333,7 +332,7 @@ class _Run:
         return self.engine.read_parquet(folder)
 
     def _side(self, name: str, folder: Path) -> int:
-        """Put a table beside the log in its place; its rows. Only formats in files have such tables."""
+        """Move a table beside the log to its place, and count its rows; only formats in files have such tables."""
         assert self.folder is not None
         place = folder.rename(self.folder / name)
         return sum(pq.read_metadata(path).num_rows for path in place.glob("*.parquet"))

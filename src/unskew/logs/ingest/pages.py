@@ -1,6 +1,6 @@
 """Pages of a log that names none, positions that begin again on each page, and click events joined to results.
 
-`logs/pages.py` says what a page is.
+`logs/ingest/visits.py` says what a page is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError, Option
 from unskew.logs.ingest.columns import DEEPEST, PEOPLE, REASON
-from unskew.logs.pages import SECOND
+from unskew.logs.ingest.visits import SECOND
 from unskew.names import OURS, Names, guess_columns
 from unskew.settings import did_you_mean, second_count
 from unskew.tables.engine.engine import Engine
@@ -27,7 +27,6 @@ class PageFinding:
     """How pages are found."""
 
     by: tuple[str, ...]
-    """Columns that name a person."""
     gap: int
     """Seconds of a pause that ends a page."""
 
@@ -37,7 +36,7 @@ class PageFinding:
         return (*self.by, "timestamp")
 
     def note(self, options: IngestOptions) -> str:
-        """How it was done, for the summary."""
+        """How pages were found, as a sentence of the summary."""
         people = ", ".join(map(options.source, self.by))
         query, rank = options.source("query_id"), options.source("position")
         ends = f"a pause of more than {self.gap / 60:g} min, or where a {rank} returns"

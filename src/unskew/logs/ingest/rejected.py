@@ -106,7 +106,7 @@ class Reasons:
 
     @property
     def broken(self) -> Counter[str]:
-        """Of rows that could not be used."""
+        """Counts by reason, of rows that could not be read; those that rules remove are not among them."""
         return Counter({name: count for name, count in self.counts.items() if name not in RULES})
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unskew.logs.ingest.columns import PEOPLE, REASON
-from unskew.logs.pages import SECOND, clock
+from unskew.logs.ingest.visits import SECOND, clock
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import bit_or, to_micros
 from unskew.tables.reading.options import RULES, IngestOptions, Robots
@@ -38,13 +38,11 @@ class PageFacts:
     from_one: int
     pages: int = 0
     gaps: int = 0
-    """Pages with holes."""
     results: int = 0
     places: int = 0
     """Places from the first to the last position of all pages."""
     clicks: int = 0
     single: int = 0
-    """Pages with one row."""
     deepest: int = 1
     """The last position of all."""
 
@@ -59,7 +57,7 @@ class PageFacts:
 
 
 def find_pages(rows: Table, engine: Engine) -> PageFacts:
-    """The one aggregation by page."""
+    """The pages of a log with all that the rules ask of them, in one aggregation."""
     pages = engine.keep(_page_table(rows))
     span = pages["last"] - pages["first"] + 1
     asked: dict[str, Any] = {"twice": pages.bits != pages.total, "gaps": _holed(span, pages.results)}
@@ -103,7 +101,7 @@ def _page_table(rows: Table, *, exact: bool = False) -> Table:
 
 
 def _holed(span: Any, there: Any) -> Any:
-    """Whether of so many places more than one and more than a tenth is missing.
+    """Whether a page lacks more than one, and more than a tenth, of the places from its first to its last result.
 
     A few holes are what broken rows leave, and results beside them keep their rank.
     """

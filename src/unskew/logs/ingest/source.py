@@ -17,10 +17,10 @@ from unskew.logs.ingest.advice import SampleRows, parquet_sample
 from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, renamed, require, typed, with_page
 from unskew.logs.ingest.pages import PageFinding, event_column, how_to_find, split_events
 from unskew.logs.ingest.text import TextStream
-from unskew.logs.reader import united
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, engine_errors, quiet
+from unskew.tables.engine.functions import united
 from unskew.tables.engine.parquet import alike, plain_name, unified
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
@@ -51,7 +51,7 @@ class LogSource:
     rejected: tuple[Path, ...] = ()
     """Folders of rows that could not be parsed."""
     lost: int = 0
-    """How many rows those are."""
+    """Rows in the files of `rejected`."""
     records: int | None = None
     """How many records a reader saw, where they are not the rows."""
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class LogSource:
         return made.drop(*unseen) if unseen else made
 
     def finished(self) -> LogSource:
-        """With what is known once the text was read."""
+        """The source with the notes and rejected rows that are known once its text was read to the end."""
         if self.stream is None:
             return self
         rejected, lost = self.stream.close()
@@ -119,14 +119,13 @@ def open_memory(
 
 @dataclass(frozen=True)
 class _Opening:
-    """How a source is opened."""
+    """Options, engine and scratch folder that a source is opened with."""
 
     engine: Engine
     options: IngestOptions
     scratch: Path | None
     """Where rows are kept that are made once; None: the engine holds them."""
     clicks: Sequence[str | Path]
-    """Files of click events."""
 
     def typed(self, raw: LogSource) -> LogSource:
         """Results and clicks of a source, typed; what is costly to make is made once."""

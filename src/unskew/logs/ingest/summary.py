@@ -53,7 +53,7 @@ class PageShares:
     with_one_row: float
     from_the_top: float
     longer_than_hours: float | None = None
-    """None where there are no times."""
+    """Share of pages that took longer than `LONG` hours; None where there are no times."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RuleCount(Result):
     """None where the rule finds rows or events."""
     rows: int | None = None
     share: float | None = None
-    """Of all rows."""
+    """Share of all rows that were read."""
     absent = ("pages", "rows", "share")
 
 

@@ -80,7 +80,6 @@ class TextStream:
             return names
 
     def _enough(self, present: Sequence[str]) -> bool:
-        """Whether these columns tell how the log is to be read."""
         options = self.options
 
         def there(*names: str) -> bool:
@@ -97,7 +96,7 @@ class TextStream:
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows."""
+        """Every row that can be read, in batches; the others are rejected."""
         late: set[str] = set()
         try:
             for path, kind in self.files.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unskew.diagnosis.click_models.comparing import ClickModelComparison, ComparedModel
+from unskew.diagnosis.click_models.comparison import ClickModelComparison, ComparedModel
 from unskew.pages.figures import Point, curves_figure
 from unskew.pages.numbers import number
 from unskew.pages.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term

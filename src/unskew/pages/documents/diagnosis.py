@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from unskew.diagnosis.click_models.comparing import ClickModelComparison
+from unskew.diagnosis.click_models.comparison import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.pages.documents.click_models import click_models_page

@@ -28,7 +28,7 @@ EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
 
 @dataclass(frozen=True)
 class Shown:
-    """The pages that users see."""
+    """The pages that simulated users see."""
 
     lists: Lists
     rows: Array
@@ -47,7 +47,7 @@ class Shown:
 
 
 class Outcome(NamedTuple):
-    """What the users did, and why."""
+    """What simulated users did on pages, and the relevance and examination behind it."""
 
     clicks: Array
     """[S, K] bool; never true where padded."""
@@ -129,7 +129,7 @@ class Independent(Behaviour):
         return Outcome(clicks, np.broadcast_to(examination, shape), np.broadcast_to(relevance, shape))
 
     def click_probability(self, shown: Shown) -> Array:
-        """As the causes say."""
+        """The product of the causes, examination and relevance, where these are independent."""
         return masked(shown, self.causes(shown)[0])
 
 

@@ -31,7 +31,7 @@ class DynamicBayesian(Sequential):
     """Probability λ of going on to the next rank when not satisfied; 0.9 is the usual choice."""
 
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
-        """The two cases of the module's docstring."""
+        """Chance that users go on, after a click and after none."""
         missed = state * (1 - relevance) / np.maximum(1 - state * relevance, np.float32(1e-12))
         return np.float32(self.continuation) * np.where(
             click, 1 - np.float32(self.satisfaction) * relevance, missed

@@ -129,7 +129,6 @@ class WholePage(RankCurve):
         return middle
 
     def _wanted(self, kind: Array, gamma: Array) -> Array:
-        """P(click) of what is seen, [S, K]."""
         wanted: Array = gamma + (1 - gamma) * at_ranks(self.lure, len(self.media))[kind]
         return wanted
 

@@ -31,7 +31,7 @@ from unskew.studies.compare.verdict import NAIVE, LogRow
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.logs import PARTS
 from unskew.workflows.runs.auto import FEW_QUERIES
-from unskew.workflows.runs.beginning import examination_of
+from unskew.workflows.runs.correction import examination_of
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.judges import Contest

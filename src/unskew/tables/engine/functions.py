@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from ibis.expr.types import Value
+import pyarrow as pa
 
+if TYPE_CHECKING:
+    from ibis.expr.types import Table, Value
 
 OFFSET = r"^.*[0-9]([+-])([0-9]{2}):?([0-9]{2})?$"
 ZONE = r"(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)"
@@ -20,7 +22,17 @@ NUMBER = r"^\s*-?[0-9]{1,19}([.][0-9]*)?\s*$"
 SECONDS, MILLIS, MICROS, NANOS = 10**11, 10**14, 10**17, 10**20
 """Numbers below these are of that unit: 10^11 seconds is the year 5138."""
 LARGEST = 1.7976931348623157e308
-"""Of all floats."""
+"""The largest of all floats."""
+
+
+def united(tables: Sequence[Table], schema: pa.Schema) -> Table:
+    """Tables as one, with these columns in these types; empty cells where a table lacks one."""
+    import ibis
+
+    def column(table: Table, each: pa.Field) -> Any:
+        return (table[each.name] if each.name in table.columns else ibis.null()).cast(each.type)
+
+    return ibis.union(*(table.select(**{each.name: column(table, each) for each in schema}) for table in tables))
 
 
 def bit_or(value: Any) -> Any:
@@ -112,7 +124,6 @@ def as_utc(value: Any, zone: str, engine: str) -> Value:
 
 
 def _since_1970(number: Any, engine: str) -> Value:
-    """`micros_since_1970` as an expression."""
     import ibis
 
     def below(limit: int) -> Any:  # not abs(), which the smallest whole number has none of

@@ -153,7 +153,6 @@ def row_of(files: Sequence[Path | str], column: str, value: object) -> tuple[Pat
 
 
 def _common(one: Any, other: Any) -> Any:
-    """A type that holds both; None where there is none that would be meant."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):

@@ -145,7 +145,6 @@ class SparkEngine(Engine):
         return self._session.sql(self.con.compile(table))
 
     def _named(self, frame: Any) -> Table:
-        """A Spark table as an Ibis table."""
         name = next(self._names)
         frame.createOrReplaceTempView(name)
         return self.con.table(name)

@@ -186,7 +186,6 @@ def documents_of(heads: Sequence[Any], paths: Sequence[Path | str]) -> Documents
 
 
 def _refuse_twins(codes: Array, heads: Any, path: Path | str, kind: str) -> None:
-    """One row for each document of a query, for each item, for each query."""
     found, first, times = np.unique(codes, return_index=True, return_counts=True)
     if len(found) < len(codes):
         twice = int(first[times > 1].min())
@@ -246,7 +245,6 @@ SAME_IDS = ("are these the ids that the log has? ", Option("columns"), " names t
 
 
 def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None:
-    """Write the rows of a table of pairs where they go."""
     if not whole:
         out[:] = np.nan
     start, straight = 0, bool((place == np.arange(len(place))).all())
@@ -261,7 +259,6 @@ def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None
 
 
 def _lay_out(table: FeatureTable, row: Array, out: Array) -> None:
-    """Write for each document the row of its item or query."""
     values = np.concatenate([*table.values(), np.full((1, len(table.names)), np.nan, np.float32)])  # [I + 1, d]
     for some in row_blocks(len(row), values.shape[1]):
         out[some] = values[row[some]]

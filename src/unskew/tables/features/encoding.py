@@ -56,7 +56,7 @@ class NumberField:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Those of 0 and 1."""
+        """The encoded columns that hold 0 and 1 alone."""
         return (f"{self.name} is missing",) if self.gaps and self.marked else ()
 
     def mapping(self, texts: Sequence[str] | None, path: str) -> Array | None:
@@ -81,7 +81,7 @@ class CategoryField:
     values: tuple[str, ...]
     """Those with a column of their own, the most frequent first."""
     rare: bool
-    """Whether training had others."""
+    """Whether training had further values, which count as one."""
     gaps: bool
     """Whether it was missing anywhere in training."""
     marked: bool
@@ -268,12 +268,12 @@ class Encoding:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For model.json."""
+        """The encoding as model.json has it."""
         return {"missing_values": self.missing_values, "features": _FIELDS.dump_python(self.fields, mode="json")}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Encoding:
-        """What `to_dict` gave."""
+        """The encoding that `to_dict` was called on."""
         return cls(_FIELDS.validate_python(content["features"]), content["missing_values"])
 
 

@@ -46,7 +46,7 @@ MOST_VALUES = 100_000
 FEW_VALUES = 50
 """Distinct values up to which it always is."""
 DAY = 86_400 * 1_000_000
-"""Microseconds."""
+"""Microseconds of a day."""
 Notes = list[str]
 Taken = Mapping[str, bool]
 """The features that a model takes, and whether each is a category."""
@@ -148,7 +148,6 @@ def _kind(part: TablePart) -> TableKind:
 
 
 def _refuse_shared(tables: Sequence[FeatureTable]) -> None:
-    """A feature is in one table alone."""
     owner: dict[str, FeatureTable] = {}
     for table in tables:
         for feature in table.features:

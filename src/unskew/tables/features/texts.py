@@ -94,8 +94,6 @@ def _distinct(files: Sequence[Path]) -> Any:
 
 
 def _texts(table: Any, query: Array, row: Array, lists: Lists) -> ListTexts:
-    """The texts of a table whose rows are these queries and documents."""
-
     def column(name: str) -> Array:
         there = name in table.column_names
         return to_array(table[name].fill_null("")) if there else np.full(len(table), "", object)

@@ -94,7 +94,6 @@ def write_letor(lists: Lists, path: PathLike) -> None:
 
 
 def _check_lists(lists: Lists, path: Path) -> None:
-    """What `read_letor` would refuse is not written."""
     labels = lists.labels
     if np.any((labels < 0) | (labels > HIGHEST_GRADE) | (labels != np.rint(labels))):
         raise DataError("a label is not an integer from 0", path=path, hint="map the grades to 0, 1, 2, ... first")

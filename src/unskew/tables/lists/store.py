@@ -162,7 +162,6 @@ def _state(path: Path) -> dict[str, int]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or {} where there is none."""
     with suppress(DataError):
         return read_json(path)
     return {}

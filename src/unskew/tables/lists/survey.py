@@ -45,13 +45,13 @@ class Survey:
         return deviations
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The survey as JSON has it."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", *STATISTICS)}
         return {"rows": self.rows, **arrays, "counts": {name: each.tolist() for name, each in self.counts.items()}}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Survey:
-        """What `to_dict` gave."""
+        """The survey that `to_dict` was called on."""
         arrays = {name: np.array(content[name], np.float64) for name in STATISTICS}
         counts = {name: np.array(each, np.int64) for name, each in content["counts"].items()}
         return cls(int(content["rows"]), np.array(content["present"], np.int64), **arrays, counts=counts)

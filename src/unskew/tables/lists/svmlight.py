@@ -249,7 +249,6 @@ def slow_entries(rests: Sequence[bytes], lines: Sequence[int], path: Path, limit
 
 
 def _entry(token: bytes, last: int, limit: int, path: Path, line: int) -> tuple[int, np.float32]:
-    """One `id:value` that follows the id `last` in its line."""
     found, number, value = ENTRY.fullmatch(token), 0, np.float32(0)
     if found is not None:
         with np.errstate(over="ignore"):
@@ -269,7 +268,6 @@ def _entry(token: bytes, last: int, limit: int, path: Path, line: int) -> tuple[
 
 
 def _grade(token: bytes, path: Path, line: int) -> int:
-    """The label at the start of a line."""
     grade = float(token) if NUMBER.fullmatch(token) else -1.0
     if not (grade.is_integer() and 0 <= grade <= HIGHEST_GRADE):
         hint = "start each line with a grade; map grades to 0, 1, 2, ... first"

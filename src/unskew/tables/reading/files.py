@@ -163,7 +163,6 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """Files in a folder and the folders in it, by name."""
     for place, folders, names in os.walk(impressions_in(folder), followlinks=False):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(names):
@@ -213,7 +212,6 @@ class Guarded:
             return self._ready.partition(b"\n")[0]
 
     def _fill(self) -> bool:
-        """Take the next block; whether there was one."""
         data = next(self.blocks, b"")
         self._decoder = self._decoder or _decoder(data, self.path)
         self._ready += self._decoder.decode(data, final=not data).encode("utf-8")

@@ -145,7 +145,6 @@ class CsvText:
             self._refuse_torn(others)
 
     def _parsed(self, file: Any, names: list[str], present: list[str], invalid: Any) -> Iterator[Any]:
-        """Some columns of a CSV file as text."""
         from pyarrow import csv as arrow_csv
 
         try:
@@ -186,7 +185,7 @@ class CsvText:
                     raise DataError(what, path=self.path, hint=HINT)
 
     def _torn(self, batch: Any) -> Iterator[tuple[int, list[str]]]:
-        """Rows that are several, with their lines."""
+        """Rows in which a quoted field holds whole rows, with the lines of those."""
         names, delimiter = self._names, self._delimiter
         seen: set[int] = set()
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -311,7 +310,6 @@ class JsonText:
                 yield found.rename_columns(wanted), good["row"].to_numpy()
 
     def _lines(self, file: Guarded) -> Iterator[tuple[int, list[str]]]:
-        """Lines in blocks, each with the number of its first line."""
         number, rest, skipping = 1, b"", False
         while data := file.read(BLOCK):
             if skipping:  # the rest of a line that was too long
@@ -331,12 +329,10 @@ class JsonText:
             yield number, [rest.decode("utf-8")]
 
     def _objects(self, table: Any) -> tuple[Any, Any]:
-        """Lines that are JSON objects, and those that are not."""
         sql = "SELECT CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END AS ok FROM given"
         valid = self._run(sql, table.select(["line"]))["ok"]
         return table.filter(valid), table.filter(pc.invert(valid))
 
     def _run(self, sql: str, given: Any, params: dict[str, Any] | None = None) -> Any:
-        """Run a query over an Arrow table."""
         self._con.register("given", given)
         return self._con.sql(sql, params=params).to_arrow_table()

@@ -10,7 +10,7 @@ import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.learning.scoring.scorer import Scorer
-from unskew.names import NOT_FEATURES, Names
+from unskew.names import NO_NAMES, NOT_FEATURES, Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembly import shown_ranks
 from unskew.tables.features.features import read_features, several
@@ -33,13 +33,13 @@ def read_lists(
     doc_ids: bool = False,
     *,
     texts: Sequence[str | Path] | None = None,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     candidates: Any = (),
     taken: Mapping[str, bool] | None = None,
 ) -> Lists:
     """One set of lists: `Lists` as they are, tables of features (in memory, or files by their ending), or LETOR.
 
-    `texts` are tables of what queries and documents say; `columns` our names to theirs in tables; `candidates`
+    `texts` are tables of what queries and documents say; `names` theirs for ours in tables; `candidates`
     logs that say which documents a query has where the tables do not; `taken` are the features that a model takes.
     """
     if isinstance(sources, Lists):
@@ -51,8 +51,7 @@ def read_lists(
     elif not in_memory and has_texts(given, alone=True):
         return read_texts(given)
     else:
-        keys = Names.of(columns).only(NOT_FEATURES)
-        lists = read_features(given, columns=keys, candidates=shown or None, taken=taken)
+        lists = read_features(given, columns=names.only(NOT_FEATURES), candidates=shown or None, taken=taken)
     return lists if texts is None else with_texts(lists, texts)
 
 
@@ -68,18 +67,18 @@ def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
     )
 
 
-def has_ranks(source: Any, names: Mapping[str, str] | None) -> bool:
+def has_ranks(source: Any, names: Names) -> bool:
     """Whether a log or table says at which rank queries had documents."""
-    theirs, needed = Names.of(names), {"query_id", "doc_id", "position"}
+    needed = {"query_id", "doc_id", "position"}
     if is_frame(source):
-        return needed <= {theirs.ours(name) for name in arrow_table(source).column_names}
+        return needed <= {names.ours(name) for name in arrow_table(source).column_names}
     place = impressions_in(source)
-    return is_table(place) and needed <= table_columns(place, theirs)
+    return is_table(place) and needed <= table_columns(place, names)
 
 
-def ranked_lists(lists: Lists, sources: Sequence[Any], names: Mapping[str, str] | None) -> Lists:
+def ranked_lists(lists: Lists, sources: Sequence[Any], names: Names) -> Lists:
     """The lists with the mean rank that logs, or tables with a column `position`, gave their documents."""
-    found = [ranks for each in sources if (ranks := shown_ranks(each, Names.of(names))) is not None]
+    found = [ranks for each in sources if (ranks := shown_ranks(each, names)) is not None]
     if not found:
         return lists
     parts = []

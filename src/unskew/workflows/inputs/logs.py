@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError, Words
+from unskew.errors import DataError
 from unskew.files import restore
-from unskew.logs.ingest.ingest import IngestKeywords, ingest_table
-from unskew.logs.ingest.summary import IngestedLog
-from unskew.logs.log import TABLE, featured, log_of, outside
-from unskew.names import KEYS, Names
+from unskew.logs.ingest.ingest import IngestKeywords
+from unskew.logs.reader import TableLog
+from unskew.names import Names
 from unskew.tables.engine.parquet import impressions_in, parquet_files
 from unskew.tables.features.features import several
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joins import SAME_LISTS
-from unskew.types import Lists, Log
+from unskew.types import Log
 from unskew.workflows.inputs.lists import read_lists
 
 MissingFeatures = Literal["error", "drop"]
@@ -41,14 +37,13 @@ def log_parts(path: Path) -> dict[str, Path]:
 
 
 def _rows(part: Path) -> int:
-    """Rows of a part, as its files say."""
     try:
         return sum(pq.read_metadata(file).num_rows for file in parquet_files(part))
     except UNREADABLE:
         return 0
 
 
-def is_log(source: object, names: Mapping[str, str]) -> bool:
+def is_log(source: object, names: Names) -> bool:
     """Whether a file, a folder or a table in memory holds impressions, by its columns."""
     if isinstance(source, str | Path):
         path, needed = Path(source), ["page_id", "doc_id", "position"]
@@ -62,58 +57,7 @@ def is_log(source: object, names: Mapping[str, str]) -> bool:
         present, needed = arrow_table(source).column_names, ["doc_id", "position"]
     else:
         return isinstance(source, Log)
-    return all(names.get(name, name) in present or name in present for name in needed)
-
-
-@dataclass(frozen=True)
-class TableLog:
-    """A log from a table in memory, as `StoredLog` is one from files."""
-
-    shown: Any
-    """Its impressions after the rules of `ingest`, under our names."""
-    names: Names
-    feedback: str | None
-    summary: IngestedLog
-    """What `ingest` found."""
-
-    @classmethod
-    def open(
-        cls,
-        table: Any,
-        names: Names,
-        feedback: str | None = None,
-        *,
-        keep: Sequence[str] = (),
-        **reading: Unpack[IngestKeywords],
-    ) -> TableLog:
-        """The impressions of an Arrow table; what is left out by `ingest` is warned of."""
-        kept = dict.fromkeys([*keep, *([] if feedback is None else [feedback])])
-        shown, summary = ingest_table(table, columns=names.within(table.column_names), keep=[*kept], **reading)
-        _warn_of_rules(summary)
-        return cls(shown, names, feedback, summary)
-
-    @property
-    def pairs(self) -> Any:
-        """The documents of queries that it shows."""
-        return self.shown.select([*KEYS])
-
-    def log(self, lists: Lists, *, drop: bool = False, hint: Words = SAME_LISTS) -> Log:
-        """The log joined to its lists; `drop` and `hint` are as for `StoredLog.log`."""
-        with self.names.told():
-            shown = featured(self.shown, lists) if drop else self.shown
-            return replace(log_of(shown, lists, self.feedback, TABLE, hint), summary=self.summary)
-
-
-def _warn_of_rules(summary: IngestedLog) -> None:
-    """Say what of a table is not in the log, and what else is odd about it."""
-    rules = {name: rule.rows for name, rule in summary.rules.items() if rule.on and rule.rows}
-    found = [f"{count:,} {name.replace('_', ' ')}" for name, count in rules.items()]
-    found += [f"{broken:,} broken"] if (broken := summary.rejected.rows) else []
-    if found:
-        lost = f"{summary.rows_read - summary.impressions:,} of {summary.rows_read:,} rows were left out"
-        warnings.warn(f"{lost} (found {', '.join(found)}); the log's summary has all of it", stacklevel=outside())
-    for text in summary.warnings:
-        warnings.warn(str(text), stacklevel=outside())
+    return all(names.theirs(name) in present or name in present for name in needed)
 
 
 def log_from_table(
@@ -137,5 +81,5 @@ def log_from_table(
     table, names = arrow_table(source), Names.of(columns)
     names.check_some([table, *(arrow_table(each) for each in several(features) if is_frame(each))])
     opened = TableLog.open(table, names, feedback, keep=keep, **reading)
-    lists = read_lists(features, columns=names, candidates=opened.pairs)
+    lists = read_lists(features, names=names, candidates=opened.candidates)
     return opened.log(lists, drop=missing_features == "drop")

@@ -8,7 +8,7 @@ Higher scores are better. What has no score is NaN, and whoever asks says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, list_chunks, load_scorer
-from unskew.logs.reader import StoredLog, under_our_names
+from unskew.logs.reader import StoredLog, TableLog, under_our_names
 from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
@@ -52,7 +52,7 @@ TREES = (".txt", ".model", ".lgb")
 
 
 class Ranking(ABC):
-    """Orders the results of logged pages."""
+    """A way to order the results of logged pages: a model, scores in a table, or the order shown."""
 
     name: str
     """What messages call it."""
@@ -62,8 +62,8 @@ class Ranking(ABC):
         """A score of every document, [M]; NaN where it has none. None for the order that was shown."""
 
     @abstractmethod
-    def table(self, engine: Engine, log: StoredLog) -> Table | None:
-        """query_id, doc_id, score on an engine, for a log in files; None for the order that was shown."""
+    def table(self, engine: Engine, log: StoredLog | TableLog) -> Table | None:
+        """query_id, doc_id, score on an engine, for a log that is no `Log`; None for the order that was shown."""
 
 
 class ShownRanking(Ranking):
@@ -74,7 +74,7 @@ class ShownRanking(Ranking):
     def of_documents(self, lists: Lists) -> None:
         """There is none: the log has the positions."""
 
-    def table(self, engine: Engine, log: StoredLog) -> None:
+    def table(self, engine: Engine, log: StoredLog | TableLog) -> None:
         """There is none: the log has the positions."""
 
 
@@ -95,14 +95,14 @@ class ModelRanking(Ranking):
         scores: Array = self.model.score(tracked_lists(self.model, lists, self.tracked))
         return scores
 
-    def table(self, engine: Engine, log: StoredLog) -> Table:
+    def table(self, engine: Engine, log: StoredLog | TableLog) -> Table:
         """Documents scored block after block into a file of the engine's scratch folder."""
         if self.features is None:
             what = f"{self.name} scores documents by their features: give "
             raise ConfigError((what, Option("features"), " of those of the log"))
         names, path = Names({**self.names, **log.names}), engine.scratch / f"scores_{id(self)}.parquet"
         how: dict[str, Any] = {"doc_ids": self.doc_ids, "tracked": self.tracked}
-        lists = documents(self.model, self.features, names, candidates=log.place, **how)
+        lists = documents(self.model, self.features, names, candidates=log.candidates, **how)
         write_blocks(score_blocks(self.model, lists, NO_NAMES), path)
         return engine.read_parquet(path).select(*KEYS, "score")
 
@@ -131,7 +131,7 @@ class ScoreTable(Ranking):
         found[rows[known]] = to_array(table["score"]).astype(np.float64)[known]
         return found
 
-    def table(self, engine: Engine, log: StoredLog) -> Table:
+    def table(self, engine: Engine, log: StoredLog | TableLog) -> Table:
         """Read by the engine where it is Parquet."""
         files = [] if is_frame(self.source) else all_files([self.source])
         if all(kind_of(path) == "parquet" for path in files) and files:
@@ -146,11 +146,9 @@ class ScoreTable(Ranking):
         return read.select(*KEYS, score=read.score.cast("float64"))
 
     def _ours(self, present: Sequence[str]) -> dict[str, str]:
-        """Our names by theirs, of the columns that it has."""
         return {theirs: ours for ours, theirs in self.names.items() if theirs in present and ours not in present}
 
     def _check(self, present: Sequence[str]) -> None:
-        """Refuse a table of anything else."""
         if "position" in present and "click" in present and "score" not in present:
             raise DataError("this is a log, not a table of scores", path=self.name, hint=WANTED)
         guess = guess_columns(list(present))
@@ -166,19 +164,19 @@ def open_ranking(
     what: Any,
     *,
     features: Any = None,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     doc_ids: bool = False,
     tracked: Path | str | None = None,
 ) -> Ranking:
     """What a user calls a ranking: a run, a model, scores in a table, a LightGBM file, or "shown".
 
     `features` are those of the log's documents, where the log is one in files; a run folder knows its own.
-    `columns` says theirs for ours.
+    Without `names` columns are called as the run was told.
     """
     if isinstance(what, Ranking):
         return what
     if is_frame(what):
-        return ScoreTable(what, "the table of scores", Names.of(columns))
+        return ScoreTable(what, "the table of scores", names)
     model: ScoresLists | None = model_of(what)
     if model is None and not isinstance(what, str | Path):
         raise ConfigError(f"no ranking can be made of {type(what).__name__}; {WANTED}")
@@ -190,13 +188,13 @@ def open_ranking(
         if not place.exists():
             raise no_such(place, "run or table of scores")
         if _is_scores(place):
-            return ScoreTable(place, name, Names.of(columns))
+            return ScoreTable(place, name, names)
         if place.is_file() and place.suffix not in TREES:
             raise DataError("no ranking that is known", path=place, hint=WANTED)
         model = load_scorer(place) if place.is_dir() else TreeFile.read(place)
     assert model is not None
     given = _own_features(place) if features is None else features
-    return ModelRanking(model, name, given, Names.of(columns, what), doc_ids, tracked)
+    return ModelRanking(model, name, given, names or Names.of(None, what), doc_ids, tracked)
 
 
 def model_of(what: object) -> Scorer | None:
@@ -206,7 +204,6 @@ def model_of(what: object) -> Scorer | None:
 
 
 def _is_scores(place: Path) -> bool:
-    """Whether a path is a table, or a folder of Parquet files that is no run."""
     if place.is_dir():
         return not (place / "model.json").exists() and next(place.rglob("*.parquet"), None) is not None
     return kind_of(place) in ("parquet", "csv", "tsv") and place.suffix not in TREES
@@ -227,7 +224,7 @@ def _own_features(folder: Path | None) -> list[Path] | None:
 def documents(
     model: ScoresLists | None,
     features: Any,
-    names: Mapping[str, str] | None,
+    names: Names = NO_NAMES,
     *,
     candidates: Any = None,
     doc_ids: bool = False,
@@ -249,7 +246,7 @@ def documents(
         shown += parts.values() or [each]
     texts = texts_for(several(features)) if model is not None and model.reads else None
     taken = None if model is None else model.taken
-    lists = read_lists(features, doc_ids, texts=texts, columns=names, candidates=shown, taken=taken)
+    lists = read_lists(features, doc_ids, texts=texts, names=names, candidates=shown, taken=taken)
     if isinstance(model, Scorer) and model.combination is not None:
         ranks = [each for each in (*shown, *several(features)) if each is not None and has_ranks(each, names)]
         lists = ranked_lists(lists, ranks, names)

@@ -19,12 +19,13 @@ from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGrap
 from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
-from unskew.logs.reader import open_log, place_of
+from unskew.logs.reader import AnyLog, TableLog, open_log, opened, place_of
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
+from unskew.tables.frames import is_frame
 from unskew.tables.joins import join_lists
 from unskew.types import Log
 from unskew.workflows.inputs.rankings import documents
@@ -38,7 +39,7 @@ NO_RELEVANCE = "nothing stands for relevance, so what it causes is not told apar
 
 
 def causes(
-    log: Log | Path | str,
+    log: AnyLog,
     *,
     factors: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
@@ -73,23 +74,23 @@ def causes(
         )
     if out is not None:
         refuse_existing(Path(out), force=force, ours=CAUSES)
-    place = place_of(log)
+    named = Names.of(columns)
+    log, place = opened(log, named) if is_frame(log) else log, place_of(log)
     with (
-        connect(engine, **connection) as opened,
-        open_log(opened, log, Names.of(columns), [*REQUIRED, *(factors or ())]) as shown,
+        connect(engine, **connection) as running,
+        open_log(running, log, named, [*REQUIRED, *(factors or ())]) as shown,
     ):
         names = shown_columns(shown.columns, factors)
         score = relevance or (USUAL if USUAL in shown.columns and run is None else None)
         wanted = [*names, *([] if score is None else [score])]
-        table, extra = sample_table(opened, shown, wanted, asked.pool, seed=asked.seed, place=place)
+        table, extra = sample_table(running, shown, wanted, asked.pool, seed=asked.seed, place=place)
     found = to_columns(table, [POSITION, *names, CLICK])
     if score is not None:
         found[RELEVANCE] = to_columns(table, [score])[score]
     elif run is not None:
         model = load(Path(run))
-        lists = documents(
-            model, features, columns, candidates=None if isinstance(log, Log) else log, doc_ids=doc_ids
-        )
+        shows = None if isinstance(log, Log) else log.candidates if isinstance(log, TableLog) else log
+        lists = documents(model, features, named, candidates=shows, doc_ids=doc_ids)
         found[RELEVANCE] = model.score(lists)[join_lists(table, lists, place)[1]]
     graph = discover(Pool.of(found, extra), asked)
     if RELEVANCE not in graph.variables:

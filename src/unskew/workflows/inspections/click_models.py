@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import pyarrow.csv as pacsv
 
@@ -17,6 +17,7 @@ from unskew.diagnosis.click_models import (
 from unskew.diagnosis.click_models.fitted import FILE, PAIRS, find_model, fit_model, write_model
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
+from unskew.logs.reader import AnyLog
 from unskew.options.base import EngineConnection
 from unskew.options.logs import ClickModelsArguments
 from unskew.pages.page import PAGE_FILES
@@ -29,10 +30,10 @@ COMPARED = Ours(COMPARISON, (JUDGMENTS, f"{JUDGE}/{FILE}", f"{JUDGE}/{PAIRS}", *
 
 @ClickModelsArguments.checks
 def compare_click_models(
-    log: Path | str,
+    log: AnyLog,
     *,
     models: Sequence[str] | None = None,
-    held_out: str = "0.2",
+    held_out: str | AnyLog = "0.2",
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
     out: Path | str | None = None,
@@ -67,8 +68,11 @@ def compare_click_models(
     return found
 
 
-def share_or_log(text: str) -> float | Path:
-    """A share of the pages, or where a log lies."""
+def share_or_log(given: Any) -> Any:
+    """A share of the pages, or a log: where it lies, or one in memory."""
+    if not isinstance(given, str):
+        return given
+    text = given
     try:
         share = float(text)
     except ValueError:

@@ -77,8 +77,8 @@ def diagnose(
         features=features,
         labels=labels,
         models=models,
-        columns=columns,
-        feature_columns=renamed,
+        names=Names.of(columns),
+        feature_names=renamed,
         engine=engine,
         seed=seed,
         **connection,
@@ -95,7 +95,6 @@ def diagnose(
 
 
 def _write(found: Diagnosis, out: Path, page: Page, force: bool) -> None:
-    """One page, or a folder with all."""
     if out.suffix == ".html":
         write_text(out, html(page))
         return
@@ -135,11 +134,11 @@ def drift(
     overwritten by `force` alone. `segments` are columns to compare the mix of, serp_* unless given; `columns` says
     theirs for ours; `connection` says how the engine is reached.
     """
-    place = page_place(out, force=force)
+    place, names = page_place(out, force=force), Names.of(columns)
     for each in (old, new):
         if isinstance(each, str | Path) and "://" not in str(each):
-            StoredLog.open(each, Names.of(columns), shared=True)
-    found = find_drift(old, new, segments=segments, columns=columns, engine=engine, **connection)
+            StoredLog.open(each, names, shared=True)
+    found = find_drift(old, new, segments=segments, names=names, engine=engine, **connection)
     if place is not None:
         write_found(place, drift_page(found, command))
     return found

@@ -26,7 +26,7 @@ import numpy as np
 
 from unskew.errors import ConfigError, Option
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.reader import StoredLog
+from unskew.logs.reader import AnyLog, opened
 from unskew.measuring import LoggedPages, places
 from unskew.measuring.experiments.effects import Sums
 from unskew.names import Names
@@ -69,11 +69,11 @@ class Importances(Result):
         return [{"feature": self.names[at]} | {name: told[name][at] for name in told} for at in order]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Features and what each says, as JSON has it."""
         return {"measured": self.measured or None, "features": self.rows()}
 
     def csv_text(self) -> str:
-        """As CSV."""
+        """The table as the text of a CSV file."""
         text = io.StringIO()
         writer = csv.DictWriter(text, ["feature", *self.columns], lineterminator="\n")
         writer.writeheader()
@@ -85,7 +85,7 @@ class Importances(Result):
 def importance(
     run: Run | Scorer | Path | str,
     *,
-    log: Log | Path | str | None = None,
+    log: AnyLog | None = None,
     features: Path | str | Sequence[Path | str] | None = None,
     columns: Mapping[str, str] | None = None,
     tracked: Path | str | None = None,
@@ -122,9 +122,9 @@ def importance(
         if features is None:
             raise ConfigError(("the log names documents: give their ", Option("features"), " too"))
         told = Names.of(columns, run)
-        stored = StoredLog.open(log, told, shared=True)
+        shown = opened(log, told, shared=True)
         how: dict[str, Any] = {"doc_ids": doc_ids, "tracked": tracked}
-        log = stored.log(documents(scorer, features, told, candidates=stored.path, **how))
+        log = shown.log(documents(scorer, features, told, candidates=shown.candidates, **how))
     return _permuted(found, scorer, log, repeats, pages, seed)
 
 
@@ -143,7 +143,6 @@ def linear_weights(scorer: Scorer) -> Array | None:
 
 
 def _moved(encoding: Encoding, at: int, weights: Array) -> float:
-    """The standard deviation of what one feature adds to the score."""
     field, own = encoding.fields[at], weights[encoding.origins == at]
     if isinstance(field, NumberField):  # filled with the mean, it has no covariance with being missing
         flag = own[1] if len(own) > 1 else 0.0
@@ -156,7 +155,6 @@ def _moved(encoding: Encoding, at: int, weights: Array) -> float:
 
 
 def _permuted(found: Importances, scorer: Scorer, log: Log, repeats: int, pages: int, seed: int) -> Importances:
-    """With what clicks say once each feature is shuffled."""
     rng = np.random.default_rng([seed, 13])
     asked, fair = _useful(log, pages, rng)
     if not len(asked):
@@ -194,7 +192,6 @@ def _useful(log: Log, most: int, rng: np.random.Generator) -> tuple[Log, bool]:
 
 
 def _page_lists(log: Log) -> Lists:
-    """Each page as a list of its own."""
     lists, texts = log.lists, log.lists.texts
     return Lists(
         features=np.array(lists.features[log.row]),
@@ -208,13 +205,11 @@ def _page_lists(log: Log) -> Lists:
 
 
 def _by_query(scorer: Scorer, lists: Lists, shown: LoggedPages) -> Array:
-    """What the clicks of each query count in the order of the scores, [Q]."""
     place = places(scorer.score(lists), shown)
     return np.bincount(shown.query, shown.per_page(shown.click / np.log2(1.0 + place)))
 
 
 def _shuffled(lists: Lists, column: int, page: Array, rng: np.random.Generator) -> Lists | None:
-    """The lists with one feature shuffled within each page; None where that changes nothing."""
     before = lists.features[:, column]
     after = before[np.lexsort((rng.random(len(page)), page))]
     if np.array_equal(before, after, equal_nan=True):

@@ -20,6 +20,7 @@ import torch
 from unskew.errors import ConfigError
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.scoring.model import Model, load
+from unskew.names import Names
 from unskew.results import Result
 from unskew.settings import known
 from unskew.types import Array, ClickBatch, Lists
@@ -28,7 +29,7 @@ from unskew.workflows.inputs.rankings import documents
 WRITERS = {".csv": pacsv.write_csv, ".parquet": pq.write_table}
 """How the table is written, by the end of the name."""
 AT_ONCE = 4096
-"""Documents."""
+"""Documents that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Imputation(Result):
 
     out: str
     pairs: int
-    """Documents of queries."""
+    """How many documents of queries got a relevance."""
     mean_relevance: float
 
 
@@ -65,7 +66,7 @@ def impute(
     model = load(run)
     if not isinstance(model, Model):
         raise ConfigError(f"{run}: it ranks, and has no click model; {LEARN}")
-    shown = documents(model, lists, columns, doc_ids=doc_ids, tracked=tracked)
+    shown = documents(model, lists, Names.of(columns), doc_ids=doc_ids, tracked=tracked)
     relevance = (click_rates(model, shown, run) - first[1]) / first[0]
     ids = {"query_id": np.repeat(shown.query_ids, shown.sizes), "doc_id": shown.document_ids()}
     out.parent.mkdir(parents=True, exist_ok=True)

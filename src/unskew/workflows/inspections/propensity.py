@@ -16,6 +16,7 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, Option
 from unskew.examination import Examination
 from unskew.learning.scoring.scorer import Scorer
+from unskew.names import Names
 from unskew.options.logs import PropensityArguments
 from unskew.settings import known
 from unskew.types import Log
@@ -38,7 +39,7 @@ def propensity(
     """Examination by rank of a run or a log (in memory, a table, or a path), with weights of clicks.
 
     On a log it is measured `by` its shuffled pages or by documents that it shows at several ranks (swaps); unless
-    given, by what tells more ranks. A table is read as it is, as `diagnose` reads it. With `feedback`, a result
+    given, by what tells more ranks. With `feedback`, a result
     with any of it counts as clicked. `max_weight` clips the weights, as it does for the method `ipw`. `columns`
     says theirs for ours.
     """
@@ -49,6 +50,6 @@ def propensity(
         raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
     if found is None:
         own = isinstance(source, Log)  # its feedback stands in the place of clicks already
-        with open_tables(source, columns=columns, feedback=None if own else feedback) as tables:
+        with open_tables(source, names=Names.of(columns), feedback=None if own else feedback) as tables:
             found = measured(tables, by)
     return replace(found, max_weight=max_weight)

@@ -69,7 +69,7 @@ def experiment(
 def _beside(
     pages: PolicyPages, control: str | None, shares: Mapping[str, float] | None, ways: judged.Ways
 ) -> Experiment:
-    """An A/B log."""
+    """The verdict on an A/B log, whose pages have one policy each."""
     sums, untold = pages.by_cluster()
     shown_most = min(sums, key=lambda name: (-float(sums[name].pages.sum()), name))
     base = shown_most if control is None else known("control", control, list(sums))
@@ -92,7 +92,6 @@ def _beside(
 
 
 def _shares(asked: Mapping[str, float] | None, sums: Mapping[str, judged.Sums]) -> Mapping[str, float]:
-    """How policies should have been dealt out."""
     if asked is None:
         return dict.fromkeys(sums, 1.0)
     for name in asked:
@@ -103,7 +102,7 @@ def _shares(asked: Mapping[str, float] | None, sums: Mapping[str, judged.Sums]) 
 
 
 def _dealt(sums: Mapping[str, judged.Sums], wanted: Mapping[str, float], cluster: str) -> tuple[float, list[str]]:
-    """p-value of the shares, and what is to be said of clusters under several policies."""
+    """Whether policies were shown as often as they should be, as a p-value, and notes for the reader."""
     seen: Array = sum((each.seen.astype(int) for each in sums.values()), np.zeros(1, int))
     both = int((seen > 1).sum())
     if both <= 0.01 * len(seen):
@@ -133,7 +132,7 @@ def _verdict(
 
 
 def _interleaved(pages: PolicyPages, control: str | None, ways: judged.Ways) -> Experiment:
-    """An interleaved log: pages won, by cluster."""
+    """The verdict on an interleaved log, whose pages are won by one policy or the other."""
     names = list(pages.policies)
     if len(names) != 2:
         what = f"interleaving is of two policies, and {pages.by} has {', '.join(names)}"

@@ -23,7 +23,7 @@ import numpy as np
 
 from unskew.errors import DataError, warn
 from unskew.logs.log import page_starts, reading_order
-from unskew.logs.reader import StoredLog, check_rows, open_log
+from unskew.logs.reader import StoredLog, TableLog, check_rows, open_log
 from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES, stable_codes
 from unskew.tables.engine.engine import Engine
@@ -97,7 +97,6 @@ class JoinedLog:
             yield self._part(self.engine.to_arrow(part))
 
     def _part(self, rows: Any) -> JudgedPart:
-        """Rows in the order of pages and positions, as arrays."""
         columns = {name: to_array(rows[name]) for name in rows.column_names}
         if reading_order(columns["page"], columns["position"]) is not None:
             order = np.argsort(columns["page"], kind="stable")  # pages that come in runs are sorted fast
@@ -127,7 +126,7 @@ class JoinedLog:
 
 def join_log(
     engine: Engine,
-    log: StoredLog,
+    log: StoredLog | TableLog,
     ranking: Ranking,
     against: Ranking,
     *,
@@ -160,7 +159,7 @@ def join_log(
     return JoinedLog(engine, joined, stable_codes(to_array(ids)), str(log.place))
 
 
-def _pairs(engine: Engine, log: StoredLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
+def _pairs(engine: Engine, log: StoredLog | TableLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
     """Every document of a query with the scores that it has, numbered."""
     import ibis
 
@@ -212,7 +211,7 @@ def _like(table: Table, other: Table) -> Table:
 
 
 def _joined(shown: Table, pairs: Table) -> Table:
-    """One row per impression, narrow."""
+    """The columns that estimates need, one row per impression."""
     import ibis
 
     both: Any = shown.join(pairs, [*KEYS], how="left")
@@ -240,7 +239,6 @@ def _joined(shown: Table, pairs: Table) -> Table:
 
 
 def _number(ids: Any) -> Any:
-    """Whole numbers as they are, others by a hash."""
     return ids.cast("int64") if ids.type().is_integer() else ids.hash()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from unskew.errors import ConfigError, Option
 from unskew.files import Ours
+from unskew.logs.reader import AnyLog
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.measurement import Compared, Measurement
@@ -23,7 +24,7 @@ from unskew.pages.page import PAGE_FILES
 from unskew.pages.page_files import page_place, write_found
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine
-from unskew.types import Lists, Log
+from unskew.types import Lists
 from unskew.workflows.inputs.rankings import SHOWN, ShownRanking, model_of, open_ranking
 from unskew.workflows.proofs.proof import Examined, prove
 
@@ -44,14 +45,14 @@ def measure(
     metrics: Sequence[str] | None = None,
     empty: str = "skip",
     against: Any = None,
-    log: Log | Path | str | None = None,
+    log: AnyLog | None = None,
     features: Any = None,
     propensities: Examined = None,
     by: Metric = "dcg",
     at: int = 10,
     level: float = 0.95,
     outcomes: Sequence[str] = (),
-    by_frequency: Log | Path | str | None = None,
+    by_frequency: AnyLog | None = None,
     buckets: int | None = None,
     doc_ids: bool = False,
     tracked: Path | str | None = None,
@@ -92,7 +93,7 @@ def measure(
             raise ConfigError((Option(name), " says nothing alone: give ", Option(needed), " too"))
     told = isinstance(run, str | Path) or model_of(run) is not None  # a run remembers what columns were called
     named, beside = Names.of(columns, run if told else None), None if lists is not None else tracked
-    options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
+    options = {"features": features, "names": Names.of(columns), "doc_ids": doc_ids, "tracked": beside}
     new, other = open_ranking(run, **options), None if against is None else open_ranking(against, **options)
     found = Measurement(new.name, None if other is None else Compared(other.name))
     judged = log
@@ -101,12 +102,12 @@ def measure(
 
         metrics = metrics or DEFAULT_METRICS
         said: dict[str, Any] = {"metrics": metrics, "empty": empty, "outcomes": outcomes, "buckets": buckets}
-        said |= {"by_frequency": by_frequency, "columns": named, "doc_ids": doc_ids, "tracked": tracked}
+        said |= {"by_frequency": by_frequency, "names": named, "doc_ids": doc_ids, "tracked": tracked}
         found, judged = measure_lists(new, other, lists, log, **said)
     if judged is not None:
         how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "level": level, "seed": seed}
         against = other or ShownRanking()
-        evidence = prove(new, against, log=judged, columns=named, engine=engine, **how, **connection)
+        evidence = prove(new, against, log=judged, names=named, engine=engine, **how, **connection)
         found = replace(found, evidence=evidence)
     if place is not None:
         page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
@@ -117,7 +118,7 @@ def measure(
 @ShipArguments.checks
 def ship(
     run: Any,
-    log: Log | Path | str,
+    log: AnyLog,
     *,
     against: Any = SHOWN,
     features: Any = None,
@@ -147,9 +148,10 @@ def ship(
     known("bound", bound, BOUNDS)
     place = page_place(out, force=force)
     watched = Watched(at)
-    opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
+    names = Names.of(columns)
+    opened = {"features": features, "names": names, "doc_ids": doc_ids, "tracked": tracked}
     new, other = open_ranking(run, **opened), open_ranking(against, **opened)
-    how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "seed": seed, "columns": columns}
+    how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "seed": seed, "names": names}
     how |= {"features": features, "group": group, "watch": watched, "engine": engine}
     found = prove(new, other, log=log, level=1 - 2 * risk, **how, **connection)
     made = decided(found, watched, new.name, other.name, risk=risk, at_least=at_least, bound=bound)

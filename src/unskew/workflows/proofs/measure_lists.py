@@ -12,7 +12,7 @@ import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
-from unskew.logs.reader import StoredLog, open_log
+from unskew.logs.reader import AnyLog, StoredLog, TableLog, open_log, opened, place_of
 from unskew.measuring import (
     Empty,
     PageNdcg,
@@ -23,9 +23,10 @@ from unskew.measuring import (
 from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import known_mean
-from unskew.names import Names
+from unskew.names import NO_NAMES, Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
+from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joins import encodable, match
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
@@ -67,13 +68,14 @@ def frequency_buckets(counts: Array, buckets: int = 10) -> Array:
     return found
 
 
-def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, str] | None = None) -> Array:
+def pages_per_query(log: AnyLog, lists: Lists, names: Names = NO_NAMES) -> Array:
     """Pages of a log for each query of the lists, [Q]; counted on the engine where it is in files."""
     if isinstance(log, Log):
         ids, pages = encodable(log.lists.query_ids), np.bincount(log.query, minlength=len(log.lists))
     else:
         needed = ("page_id", "query_id")
-        with connect() as engine, open_log(engine, log, Names.of(columns).only(needed), needed) as table:
+        names = names.within(arrow_table(log).column_names) if is_frame(log) else names.only(needed)
+        with connect() as engine, open_log(engine, log, names, needed) as table:
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))
         ids, pages = found["query_id"], to_array(found["pages"])
@@ -84,7 +86,7 @@ def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, s
         theirs = f"such as {ids[0].as_py()}" if len(ids) else "none at all"
         raise DataError(
             f"none of its queries ({theirs}) is one of the {len(lists)} measured, such as {lists.query_ids[0]}",
-            path="the log" if isinstance(log, Log) else log,
+            path=place_of(log),
             hint="give the log of a time when these queries were asked",
         )
     return counts
@@ -99,24 +101,24 @@ def measure_lists(
     new: Ranking,
     other: Ranking | None,
     lists: Lists | Files,
-    log: Log | Path | str | None,
+    log: AnyLog | None,
     *,
     metrics: Sequence[str],
     empty: str,
     outcomes: Sequence[str],
-    by_frequency: Log | Path | str | None,
+    by_frequency: AnyLog | None,
     buckets: int | None,
-    columns: Names,
+    names: Names,
     doc_ids: bool,
     tracked: Path | str | None,
 ) -> tuple[Measurement, Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
-    stored = None if log is None or isinstance(log, Log) else StoredLog.open(log, columns, shared=True)
+    judged = opened(log, names, shared=True)
     model = new.model if isinstance(new, ModelRanking) else None
-    shown_by = log if isinstance(log, str | Path) else None
+    shown_by = judged.candidates if isinstance(judged, StoredLog | TableLog) else None
     how: dict[str, Any] = {"doc_ids": doc_ids, "tracked": tracked}
-    lists = documents(model, lists, columns, candidates=shown_by, **how)
+    lists = documents(model, lists, names, candidates=shown_by, **how)
     report = measure_ranking(_scores(new, lists), lists, metrics, empty=convention)
     against, others = None if other is None else Compared(other.name), None
     if other is not None and against is not None and not isinstance(other, ShownRanking):
@@ -125,9 +127,9 @@ def measure_lists(
         against = replace(against, metrics=tests)
     found = Measurement(new.name, against, report)
     if by_frequency is not None:
-        asked = pages_per_query(by_frequency, lists, columns)
+        asked = pages_per_query(by_frequency, lists, names)
         found = replace(found, frequency=measured_buckets(asked, buckets, report.per_query, others))
-    shown = log if stored is None else stored.log(lists)
+    shown = judged.log(lists) if isinstance(judged, StoredLog | TableLog) else judged
     if not isinstance(shown, Log):
         return found, None
     scores = _scores(new, shown.lists)
@@ -143,7 +145,6 @@ def measure_lists(
 
 
 def _scores(ranking: Ranking, lists: Lists) -> Array:
-    """A score of every document of the lists."""
     scores = ranking.of_documents(lists)
     if scores is None:
         what = "what was shown has no order of whole lists: measure it by "

@@ -68,7 +68,7 @@ class PolicyPages:
 
     @cached_property
     def told(self) -> Table:
-        """The rows that tell their policy, as text."""
+        """The rows that tell their policy, with it as text."""
         return self.shown.filter(self.shown[self.by].notnull()).mutate(policy=self.shown[self.by].cast("string"))
 
     @cached_property
@@ -102,7 +102,7 @@ class PolicyPages:
         )
 
     def value(self, shown: Table) -> tuple[Any, Any]:
-        """y and n of a page, as aggregates."""
+        """The sums of a metric and of what it is divided by, for each page, as aggregates."""
         import ibis
 
         clicked = shown.click > 0

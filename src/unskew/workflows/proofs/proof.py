@@ -11,7 +11,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, located
 from unskew.examination import Examination
 from unskew.learning.scoring.scorer import load_scorer
-from unskew.logs.reader import StoredLog
+from unskew.logs.reader import AnyLog, opened
 from unskew.measuring import (
     ClickEvidence,
     Judge,
@@ -35,7 +35,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
-from unskew.names import Names
+from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
@@ -77,10 +77,10 @@ def prove(
     run: Any,
     against: Any = "shown",
     *,
-    log: Log | Path | str,
+    log: AnyLog,
     features: Any = None,
     propensities: Examined = None,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     by: Metric = "dcg",
     at: int = 10,
     level: float = 0.95,
@@ -102,8 +102,8 @@ def prove(
     if unknown := sorted(set(connection) - set(EngineConnection.__annotations__)):
         raise TypeError(f"prove() got an unexpected keyword argument {unknown[0]!r}")
     MeasureArguments.check(level=level, at=at)
-    opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
-    new, other = open_ranking(run, **opened), open_ranking(against, **opened)
+    how = {"features": features, "names": names, "doc_ids": doc_ids, "tracked": tracked}
+    new, other = open_ranking(run, **how), open_ranking(against, **how)
     if isinstance(new, ShownRanking) and isinstance(other, ShownRanking):
         raise ConfigError("what was shown against what was shown: name a ranking")
     known, making = known_examination(propensities), partial(Judge, metric=by, at=at, seed=seed)
@@ -111,7 +111,7 @@ def prove(
         part = _part(log, new, other, group)
         return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
     with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
-        stored = StoredLog.open(log, Names.of(columns), shared=True)
+        stored = opened(log, names, shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
         parts = joined.parts()
         first = next(parts)
@@ -120,7 +120,7 @@ def prove(
             # of as many queries as one part has room for
             known = from_shuffled(next(random.parts()).pages)
         known = known or from_swaps(first.pages)
-        with located(log):
+        with located(stored.place):
             return _judged(making(examination=known), chain([first], parts), at, level, watch)
 
 
@@ -151,7 +151,6 @@ def _judged(
 
 
 def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> JudgedPart:
-    """A log in memory as one part."""
     known = [each.of_documents(log.lists) for each in (new, other)]
     scores = [None if each is None else np.asarray(each, np.float64)[log.row] for each in known]
     unscored: Array = np.any([np.isnan(each) for each in scores if each is not None], axis=0)

@@ -18,7 +18,7 @@ from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
-from unskew.workflows.runs.beginning import engine_of
+from unskew.workflows.runs.correction import engine_of
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.judges import Contest, Pick, Ranked
 from unskew.workflows.runs.run import run
@@ -46,7 +46,7 @@ def picked(asked: Settings, data: TrainingData) -> tuple[Settings, Pick | None]:
 
 
 def choose(asked: Settings, data: LogData) -> Pick:
-    """The candidate to take."""
+    """The candidate that held-out clicks prefer."""
     auto = asked.auto or Auto()
     methods = candidates(auto)
     parts = parts_of(data.train, auto.parts, asked.training.seed)

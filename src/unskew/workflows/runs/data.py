@@ -124,7 +124,6 @@ class LogData:
         return fingerprint(self.train, self.held_out, self.validation, labels=labels)
 
     def _input(self, lists: Lists, model: Model, device: torch.device) -> Vectors | Tokens:
-        """The prepared documents of lists on the device; made once."""
         key = id(lists), id(model)
         if key not in self._prepared or self._prepared[key].features.device != device:
             self._prepared[key] = model.input(lists, device)
@@ -275,7 +274,6 @@ def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
 
 
 def _able(can: Callable[[Learner], bool]) -> str:
-    """The methods that can, as they are without settings."""
     return ", ".join(name for name in LEARNERS if can(LEARNERS[name].model_validate({"name": name})))
 
 

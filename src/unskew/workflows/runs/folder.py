@@ -120,7 +120,6 @@ def _working(out: Path) -> Path:
 
 
 def _refuse_strangers(working: Path) -> None:
-    """The folder to work in is free, or what a run of ours left."""
     if working.is_symlink() or (working.exists() and not working.is_dir()):
         raise RunError(f"{working} is where the run is written until it is done, and no folder; move it away")
     stranger = next(RUN.strangers(working), None)

@@ -26,7 +26,7 @@ from unskew.learning.scoring.combination import BELIEF
 from unskew.results import Result
 from unskew.settings import Table
 from unskew.types import Array, Log
-from unskew.workflows.runs.beginning import Shows, within
+from unskew.workflows.runs.correction import Shows, within
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pick(Result):
     choice: str
     method: Learner
     because: str
-    """In a sentence."""
+    """Why it was taken, in a sentence."""
     candidates: tuple[str, ...] | None = None
     """Those that were judged, best first."""
     likelihood: Mapping[str, float] | None = None
@@ -63,11 +63,11 @@ class Pick(Result):
     absent = ("candidates", "likelihood", "alone", "clicks")
 
     def to_dict(self) -> dict[str, Any]:
-        """For metrics.json."""
+        """The choice as metrics.json has it."""
         return super().to_dict() | {"method": method_table(self.method)}
 
     def in_short(self) -> Table:
-        """For run.toml."""
+        """The choice as run.toml has it."""
         return {"choice": self.choice, "candidates": list(self.candidates or ()), "because": self.because}
 
 
@@ -95,7 +95,7 @@ class Contest:
         self.clicks += float(shows.clicks.sum())
 
     def finish(self) -> Ranked:
-        """The order."""
+        """What the clicks added so far say: rankers from best to worst, with their mean likelihoods."""
         means = {name: total / max(self.clicks, 1e-12) for name, total in self.sums.items()}
         order = tuple(sorted(self.names, key=lambda name: -means[name]))
         return Ranked(means, order, round(self.clicks), self.alone / max(self.clicks, 1e-12))

@@ -33,7 +33,7 @@ from unskew.workflows.runs.settings import IN_MEMORY, USUAL_METHOD, Auto, RunFil
 from unskew.workflows.runs.sources import RunSources, in_files
 
 GIVEN = ("features", "validation", "test")
-"""What may be files, or in memory."""
+"""Keys whose values may be files or data in memory."""
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
 """Keys of [data] that name files."""
 ARGUMENTS = {key: Option(name) for name, key in RUN_KEYS.items()}
@@ -60,7 +60,7 @@ class Request:
         return None if self.file.out is None else Path(os.path.normpath(self.base / self.file.out))
 
     def folder(self, out: Path | str | None) -> Path:
-        """Where the run goes; an error where nobody says."""
+        """The folder that the run goes to; an error where neither the run file nor an argument names one."""
         place = self.place(out)
         if place is not None:
             return place

@@ -52,7 +52,7 @@ from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists
 from unskew.workflows.inputs.rankings import ModelRanking
 from unskew.workflows.proofs.proof import prove
-from unskew.workflows.runs.beginning import Begun, Safety, started
+from unskew.workflows.runs.correction import Begun, Safety, started
 from unskew.workflows.runs.data import TrainingData, check_worth, encoded, own_lists
 from unskew.workflows.runs.fitters import FITTERS, Fitter
 from unskew.workflows.runs.folder import RUN, RUN_FILE, claimed, refuse_to_overwrite, versions
@@ -114,22 +114,22 @@ class RunMetrics(Result):
     propensity: tuple[float, ...] | None
     """Examination relative to rank 1, where the method has it."""
     curves: tuple[Curve, ...]
-    """All that was learned of bias."""
+    """Curves of bias that the method learned, such as examination by rank."""
     standing: Standing
     """Where it stands against what was shown."""
     test: RankingReport | None = None
-    """On test lists."""
+    """Metrics on the lists of `test`."""
     safety: Safety | None = None
     """What held-out clicks allow a safe run."""
     auto: Pick | None = None
-    """What chose the method."""
+    """How the method was chosen, where that was asked for."""
     engine: Begun | None = None
     """How the score begins as the engine, or why it does not."""
     absent = ("test", "safety", "auto", "engine")
 
     @classmethod
     def of(cls, model: Scorer, validation: Validation, standing: Standing, *others: Any) -> RunMetrics:
-        """With what the model has learned of bias."""
+        """The metrics of a run with the curves of bias that its model learned."""
         seen = model.propensity()
         rounded = None if seen is None else tuple(round(float(value), 6) for value in seen)
         return cls(validation, rounded, model.curves(), standing, *others)
@@ -142,7 +142,7 @@ class Run(Result):
     model: Scorer
     fit: Fit
     metrics: RunMetrics
-    """How good it is."""
+    """Metrics of the run: on what chose its weights, on `test`, and beside the order shown."""
     folder: Path | None
     """Where it was written, if anywhere."""
     ingested: IngestedLog | None = None
@@ -153,7 +153,7 @@ class Run(Result):
         return {"run": plain(self.folder), "status": self.fit.status, **self.metrics.to_dict()}
 
     def page(self) -> Page:
-        """How it ended, as a page."""
+        """The result of the run as a page."""
         found = self.metrics
         chosen = found.validation.on, found.validation.best, found.validation.step
         told = (found.engine, found.standing, found.safety)
@@ -260,7 +260,6 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
 
 
 def _sample(model: Scorer, documents: Lists | Shards) -> None:
-    """Give a network some documents of training to try what is saved on."""
     if isinstance(model, Model) and isinstance(documents, Lists) and not model.reads:
         lists_seen = int(np.searchsorted(documents.offsets, CHECKED)) + 1
         first = documents.take(slice(0, min(lists_seen, len(documents))))

@@ -46,7 +46,7 @@ class Auto(Config):
 
 
 class Settings(Begins):
-    """What a run does with its data."""
+    """Method, ranker, scaling and training of a run."""
 
     method: SerializeAsAny[Learner]
     """How bias is modelled."""

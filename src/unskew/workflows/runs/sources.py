@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, Key, Option, UnskewError, parts_of, warn
-from unskew.logs.reader import StoredLog, place_of
+from unskew.errors import ConfigError, Key, Option, warn
+from unskew.logs.reader import StoredLog, TableLog, opened, place_of
 from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.options.runs import DataFiles
 from unskew.tables.features.features import several
@@ -23,13 +23,7 @@ from unskew.tables.joins import SAME_LISTS
 from unskew.tracking.features import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for
-from unskew.workflows.inputs.logs import PARTS, TableLog, is_log, log_parts
-
-OF_INGEST = (
-    *("page_columns", "page_gap", "by", "off", "max_removed", "max_rejected"),
-    *("positions_from", "time_zone"),
-)
-"""Arguments of `ingest` that `learn` does not take."""
+from unskew.workflows.inputs.logs import PARTS, is_log, log_parts
 
 
 def in_files(*given: object) -> bool:
@@ -50,7 +44,7 @@ class RunSources:
     features: Any = None
     """Of the documents that the logs show."""
     files: DataFiles = field(default_factory=DataFiles)
-    """How they are read."""
+    """Names of columns, feedback and other keys of [data] that say how parts are read."""
     base: Path = Path()
     """What paths of the other files are relative to."""
     reads: bool = False
@@ -102,7 +96,7 @@ class RunSources:
     def is_log(self, name: str) -> bool:
         """Whether validation or test is a log; else it is labelled lists, or not given."""
         given = several(getattr(self, name))
-        logs = [each for each in given if is_log(each, self.files.columns)]
+        logs = [each for each in given if is_log(each, self.names)]
         if logs and len(given) > 1:
             what = f"{place_of(logs[0])} is a log, and one log is all that it takes"
             raise ConfigError(what, argument=Key(f"data.{name}"))
@@ -118,31 +112,21 @@ class RunSources:
         }
 
     def _opened(self, source: Any) -> StoredLog | TableLog | Log:
-        if isinstance(source, Log):
-            return source
-        if isinstance(source, str | Path):
-            return StoredLog.open(source, self.names, self.files.feedback, shared=True)
+        if isinstance(source, Log | str | Path):
+            return opened(source, self.names, self.files.feedback, shared=True)
         if not is_log(source, self.names):
             raise ConfigError(
                 ("this is no log: it has no doc_id and position; name them with ", Option("columns"))
             )
-        table = arrow_table(source)
-        keep = [name for name in self.keep if name in table.column_names]
-        try:
-            return TableLog.open(table, self.names, self.files.feedback, keep=keep)
-        except UnskewError as error:
-            if error.speaks_of(*OF_INGEST):
-                more = "what is said of reading goes to unskew.log_from_table, which learn takes"
-                error.hint = (*parts_of(error.hint), "; " * bool(error.hint), more)
-            raise
+        keep = [name for name in self.keep if name in arrow_table(source).column_names]
+        return opened(source, self.names, self.files.feedback, keep=keep)
 
     @cached_property
     def documents(self) -> Lists:
         """What the logs show."""
         if isinstance(self.train, Log):
             return self.train.lists
-        opened = [log for log in self.logs.values() if not isinstance(log, Log)]
-        shown = [log.path if isinstance(log, StoredLog) else log.pairs for log in opened]
+        shown = [log.candidates for log in self.logs.values() if not isinstance(log, Log)]
         if self.features is not None:
             return self.lists(self.features, shown)
         if not self.reads:
@@ -179,7 +163,7 @@ class RunSources:
         candidates = [each for each in shown or () if is_frame(each) or each.exists()]
         how: dict[str, Any] = {
             "texts": texts,
-            "columns": self.files.columns,
+            "names": self.names,
             "candidates": candidates,
             "taken": taken,
         }
@@ -195,7 +179,6 @@ class RunSources:
         return [*sources, *(path for path in features if not {*KEYS} <= table_columns(path, names))]
 
     def _tracked(self, lists: Lists) -> Lists:
-        """With tracked clicks, where they are features."""
         return lists if self.files.tracked is None else with_tracked(lists, self.base / self.files.tracked)
 
     def warn_of_overlap(self, log: Log) -> None:

@@ -24,7 +24,7 @@ MODELS = ("pbm", "ubm", "dbn", "dcm", "pbm+pbm", "pbm+pbm+pbm")
 """Click models that a twin may have."""
 SIMPLEST = "pbm"
 GRADES = 4
-"""The highest grade."""
+"""The highest grade that relevance is cut into."""
 ROUNDS = 6
 """Times that attraction and examination are fitted to each other."""
 CALIBRATIONS = 8
@@ -83,7 +83,6 @@ def examined(
 
 
 def _of_kind(parameters: Mapping[str, Array], kind: str) -> list[str]:
-    """Names of parameters of a kind; a mixture has one for each of its models."""
     return [name for name in parameters if name.split(" ")[-1] == kind]
 
 

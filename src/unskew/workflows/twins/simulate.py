@@ -43,7 +43,7 @@ class SimulatedLog(Result):
     clicks: int
     click_rate: float
     without_a_click: float
-    """Share of the pages."""
+    """Share of the pages that have no click."""
     short_of_a_page: float
     """Share of the slots that stayed empty, were all pages as long as the longest."""
     logging_ndcg: float | None
@@ -53,7 +53,7 @@ class SimulatedLog(Result):
     test: str | None = None
     """Lists that were made with the log."""
     truth: str | None = None
-    """Relevance and grades of a twin."""
+    """The file with relevance and grades of a twin."""
     fitted: str | None = None
     """What a twin was fitted to be."""
     click_model: str | None = None
@@ -97,7 +97,6 @@ def traffic_to(asked: TrafficArguments) -> SimulatedLog:
 
 
 def _fields(world: type[Simulation | Traffic], asked: VerbOptions) -> dict[str, Any]:
-    """The options that are fields of a simulation."""
     return {name: value for name, value in asked.given().items() if name in world.model_fields}
 
 

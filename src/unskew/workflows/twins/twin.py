@@ -19,7 +19,7 @@ from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
 from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
-from unskew.logs.reader import StoredLog
+from unskew.logs.reader import AnyLog, StoredLog, TableLog, opened
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.names import Names
 from unskew.options.logs import TwinArguments
@@ -53,7 +53,7 @@ class Twin(Result):
     layout: Log
     """The log's pages; its lists have the twin's grades."""
     model: FittedClickModel
-    """Clicks, with relevance as drawn."""
+    """The click model, with relevance as it was drawn."""
     pair_of_row: Array
     """[N] the model's number of each document of the lists; one past the last for those never shown."""
     relevance: Array
@@ -63,7 +63,7 @@ class Twin(Result):
     examination_from: str
     """What examination by rank comes from."""
     identified: bool
-    """Whether the log tells it."""
+    """Whether the log tells examination by rank."""
     examination_known: tuple[float | None, ...]
     """Relative to rank 1, as the log tells it; None where it does not."""
     notes: tuple[str, ...]
@@ -99,7 +99,6 @@ class Twin(Result):
         return np.flatnonzero(~mixed) if not mixed.all() else np.arange(len(self.layout))
 
     def _clicks(self, part: Log, rng: np.random.Generator) -> Array:
-        """Clicks on pages, [n] uint8."""
         pages = pages_of_log(part)
         number = np.append(self.pair_of_row[np.unique(part.row)], -1)  # padding has -1
         known = replace(pages, pairs=self.model.pairs, pair=number[pages.pair])
@@ -145,7 +144,7 @@ class Twin(Result):
 
 @TwinArguments.checks
 def twin(
-    log: Log | Path | str,
+    log: AnyLog,
     *,
     features: Lists | Sequence[Path | str] | Path | str | None = None,
     models: Sequence[str] = MODELS,
@@ -153,7 +152,7 @@ def twin(
     columns: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Twin:
-    """Fit a twin to a log: files, or a `Log`.
+    """Fit a twin to a log: files, a table in memory, or a `Log`.
 
     `features` of the log's documents (lists, or files of them) make relevance follow them, and let methods learn
     on the twin. `models` are the click models to choose from.
@@ -161,9 +160,10 @@ def twin(
     if isinstance(log, Log):
         shown = log
     else:
-        stored = StoredLog.open(log, Names.of(columns))
-        how: dict[str, Any] = {"candidates": log, "doc_ids": doc_ids}
-        shown = stored.log(shown_lists(stored) if features is None else documents(None, features, columns, **how))
+        names = Names.of(columns)
+        stored = opened(log, names)
+        how: dict[str, Any] = {"candidates": stored.candidates, "doc_ids": doc_ids}
+        shown = stored.log(shown_lists(stored) if features is None else documents(None, features, names, **how))
     if shown.weighted:
         raise DataError(f"a twin is of clicks, and {shown.feedback} has weights", hint="read the column click")
     with open_tables(shown) as tables:
@@ -182,7 +182,7 @@ def twin(
     return Twin(layout, model, pair_of_row, relevance, idle, source, identified, tuple(known), tuple(notes))
 
 
-def shown_lists(log: StoredLog) -> Lists:
+def shown_lists(log: StoredLog | TableLog) -> Lists:
     """The documents that a log shows for each query, as lists without features."""
     table = log.table([])
     (query, query_ids), (document, doc_ids) = encode(table["query_id"]), encode(table["doc_id"])

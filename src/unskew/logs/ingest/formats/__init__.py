@@ -23,6 +23,6 @@ READERS: Mapping[str, Reader] = {
     "ubi": read_ubi,
     "yandex": read_yandex,
 }
-"""All readers."""
+"""The reader of each format, by the name that `format` takes."""
 
 __all__ = ["READERS", "Reader"]

@@ -45,7 +45,7 @@ NUMBERS = {
 }
 """Columns with a number, by their place from 0; places 6, 7, 22, 27 and 31 are not documented by the publisher."""
 FEWEST, MOST = 7, 64
-"""Columns of a result."""
+"""Fewest and most columns that the line of a result may have."""
 WIDEST = 9
 """Columns of an annotation, with empty ones behind it."""
 
@@ -57,7 +57,7 @@ def read_baidu(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> N
 
 
 class _Baidu:
-    """Takes lines in order; holds the page under way."""
+    """Reads lines in the order of the log, and keeps the page that they are in until it is whole."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options = stage, options
@@ -65,7 +65,7 @@ class _Baidu:
         self.results = 0
 
     def take(self, raw: bytes) -> None:
-        """One line."""
+        """Read one line: a query begins a page, any other is a result of it."""
         line = utf8(raw)
         cells, filled = line.split("\t"), line.rstrip("\t").count("\t") + 1
         if len(cells) >= 3 and filled <= 3:

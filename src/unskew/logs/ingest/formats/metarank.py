@@ -37,13 +37,13 @@ def read_metarank(paths: Sequence[Path], stage: Stage, options: IngestOptions) -
 
 
 class _Metarank:
-    """Takes one event at a time."""
+    """Turns events into rows of impressions, clicks and items."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """One event."""
+        """Read one event, whatever its kind."""
         kind = record.get("event")
         if kind == "ranking":
             self._ranking(record)
@@ -103,7 +103,6 @@ class _Metarank:
 
 
 def _shown(item: Any) -> tuple[str, float | None]:
-    """Id and score of a result; the score stands beside the id or among the fields."""
     if not isinstance(item, dict):
         raise Broken("bad_items")
     score = item.get("relevancy")
@@ -112,7 +111,6 @@ def _shown(item: Any) -> tuple[str, float | None]:
 
 
 def _fields(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values of the list `fields`, which may be missing."""
     fields = record.get("fields")
     if not fields and fields in (None, []):
         return

@@ -68,7 +68,6 @@ def unwrap(value: Any) -> list[Any]:
 
 
 def _hits(value: Any) -> list[Any]:
-    """The hits of a search answer, or the one value."""
     if isinstance(value, dict) and isinstance(value.get("hits"), dict):
         inner = value["hits"].get("hits")
         return [_source(hit) for hit in inner] if isinstance(inner, list) else [value]
@@ -107,7 +106,6 @@ def lines(path: Path, options: IngestOptions) -> Pieces:
 
 
 def _extend(held: bytes, too_long: bool, piece: bytes, longest: int) -> tuple[bytes, bool]:
-    """The line so far; only the head of one that has grown too long."""
     if too_long:
         return held, True
     if len(held) + len(piece) > longest:

@@ -91,12 +91,12 @@ class Stage:
         self._fresh = False
 
     def read(self) -> None:
-        """One more record was read."""
+        """Count one more record that was read."""
         self.rows_read += 1
         self._fresh = True
 
     def add(self, table: str, **columns: Any) -> None:
-        """A row of a table.
+        """Add a row to a table; it is written with others once a part is full.
 
         Of `impressions`, `click` may be left out where clicks are events of their own. `clicks` have a page_id,
         and a doc_id, a position or both.
@@ -187,6 +187,5 @@ class PartFiles:
         self._held, self._weight = [], 0
 
     def _schema(self, names: set[str]) -> pa.Schema:
-        """Known columns as listed, then the serp columns by name."""
         ordered = [name for name in self.types if name in names] + sorted(names - self.types.keys())
         return pa.schema([(name, self.types.get(name, pa.float64())) for name in ordered])

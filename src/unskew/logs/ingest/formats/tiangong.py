@@ -38,7 +38,7 @@ from unskew.logs.ingest.formats.values import (
 from unskew.tables.reading.options import IngestOptions
 
 LONGEST_PAGE = 2**20
-"""Bytes of an interaction."""
+"""Bytes of an interaction past which it is rejected without being held."""
 _SESSION = re.compile(rb"<session\b[^>]*\bnum\s*=\s*[\"']([^\"'<>]*)[\"']")
 _BORDER = re.compile(rb"</?session\b")
 _TAGS = re.compile(rb"\s*(<[^<>]*>\s*)+")
@@ -55,7 +55,7 @@ def read_tiangong(paths: Sequence[Path], stage: Stage, options: IngestOptions) -
 
 
 class _TianGong:
-    """Takes the lines of one file; holds the interaction under way."""
+    """Reads the lines of one file, and keeps the interaction that they are in until it ends."""
 
     def __init__(self, path: Path, stage: Stage, options: IngestOptions) -> None:
         self.path, self.stage, self.options = path, stage, options
@@ -85,7 +85,7 @@ class _TianGong:
             self.stage.attempt(self.path, row, raw, partial(self._label, raw), too_long=too_long)
 
     def unfinished(self) -> None:
-        """An interaction that has no end."""
+        """Reject the interaction that a file breaks off in."""
         if self.start:
             self.stage.read()
             self.stage.reject(self.path, self.start, "interaction_without_end", b"\n".join(self.held)[:HELD])

@@ -50,7 +50,7 @@ def read_ubi(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> Non
 
 
 class _Ubi:
-    """Takes queries and events as they come."""
+    """Turns queries into pages and events into clicks, in the order in which they come."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
@@ -227,7 +227,7 @@ def ranked_clicks(shown: Table, clicked: Table, base: int | None, engine: Engine
 
 
 def _ordinal_base(shown: Table, clicked: Table, engine: Engine) -> tuple[int | None, str]:
-    """0 or 1 and why; None where nothing tells and no click has an ordinal alone."""
+    """What ordinals count from, 0 or 1, and why; None where nothing tells and no click has an ordinal alone."""
     import ibis
 
     document = clicked.doc_id if "doc_id" in clicked.columns else ibis.null("string")

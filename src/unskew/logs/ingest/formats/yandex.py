@@ -29,7 +29,7 @@ def read_yandex(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> 
 
 
 class _Yandex:
-    """Takes lines in the order of the log; holds the pages of the session under way."""
+    """Reads lines in the order of the log, and keeps the pages of a session until it ends."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options = stage, options
@@ -37,7 +37,7 @@ class _Yandex:
         self.shown: dict[str, str] = {}  # document -> the latest page of the visit that showed it
 
     def take(self, raw: bytes) -> None:
-        """One line."""
+        """Read one line: a query with its results, or a click on one of them."""
         cells = utf8(raw).rstrip("\t").split("\t")
         if len(cells) >= 6 and cells[2] == "Q":
             self._page(cells)

@@ -95,7 +95,7 @@ def _groups(rows: Table, key: list[str], gap: int) -> Table:
 
 
 def _looked(rows: Table, engine: Engine, key: list[str], gap: int) -> Table:
-    """Rows with the start of their page."""
+    """Rows with the start of their page, found row by row."""
     pages = [*key, _START]
     runs = engine.keep(_runs(rows, key, gap))
     odd = engine.keep(runs.filter(_returns(runs) | _falls(runs)).select(*pages).distinct())
@@ -139,12 +139,10 @@ def _until(group: list[str]) -> Any:
 
 
 def _returns(rows: Table) -> Any:
-    """Whether a row shows a position that its page has shown already."""
     return rows.unskew_again & (rows.unskew_seen >= rows.unskew_start)
 
 
 def _falls(rows: Table) -> Any:
-    """Whether a row comes after a rest and above the row before it."""
     return rows.unskew_fell & (rows.unskew_at > rows.unskew_start)
 
 

@@ -21,7 +21,7 @@ from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.served import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
-from unskew.workflows.runs.beginning import Gains, Shows, make_safe
+from unskew.workflows.runs.correction import Gains, Shows, make_safe
 
 THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
 QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1, "engine": "auto"}
@@ -289,7 +289,7 @@ def test_shuffled_pages_may_speak_against_a_move(strong: Log, monkeypatch: pytes
     )
     assert run.metrics.engine is not None
     for shuffled, share in ((None, 0.25), (good, 0.25), (bad, 0.0)):
-        monkeypatch.setattr("unskew.workflows.runs.beginning.gains_of", lambda *_, other=shuffled: (good, other))
+        monkeypatch.setattr("unskew.workflows.runs.correction.gains_of", lambda *_, other=shuffled: (good, other))
         assert make_safe(run.model, run.metrics.engine, strong)[1].share == share
 
 
@@ -300,7 +300,7 @@ def test_a_safe_run_falls_back_to_the_order_shown_though_features_made_it_superf
     assert run.metrics.engine is not None
     assert run.metrics.engine.combination is not None
     nothing = Gains(np.full(20, 10.0), np.zeros((3, 20)))
-    monkeypatch.setattr("unskew.workflows.runs.beginning.gains_of", lambda *_: (nothing, None))
+    monkeypatch.setattr("unskew.workflows.runs.correction.gains_of", lambda *_: (nothing, None))
     alone = replace(run.metrics.engine.combination, scale=0.0, pairs=None)
     make_safe(run.model, replace(run.metrics.engine, combination=alone), strong)
     lists = strong.with_ranks().lists.take(slice(0, 1))

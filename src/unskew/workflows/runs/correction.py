@@ -45,7 +45,7 @@ FEWEST_CLICKS = 30
 
 @dataclass(frozen=True)
 class Shows:
-    """What pages tell of pairs, added up."""
+    """For each pair that pages showed, how often, where and how often clicked."""
 
     lists: Lists
     rows: Array
@@ -57,7 +57,7 @@ class Shows:
 
     @classmethod
     def of(cls, logs: Sequence[Log], examination: Examination | None) -> Shows:
-        """Of the pages of logs that have the same lists."""
+        """The sums over the pages of logs that have the same lists."""
         lists = logs[0].lists
         exposure, clicks = np.zeros((2, len(lists.features)))
         for log in logs:
@@ -96,7 +96,7 @@ class Shows:
 
 @dataclass(frozen=True)
 class Begun(Result):
-    """How a score begins as the engine."""
+    """How a score starts from the engine's order: weights of engine, correction and a pair's own clicks."""
 
     combination: Combination | None
     """What was put together; None with a reason."""
