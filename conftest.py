@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,8 +22,13 @@ from unskew.tables.engine.engine import Engine, connect
 
 # tests run in parallel and their models are small: one thread each, set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# a Java process lives for seconds here: compiling for long runs costs more than it gives
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# a Java process lives for seconds here: compiling for long runs and checking classes cost more than they give
+SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT)
+
+# else each of the many processes that tests start compiles all of the sources again
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # a server that outlives the captured stream that it logs to says nothing of it between the results
 logging.raiseExceptions = False
@@ -59,6 +65,12 @@ def group_of(nodeid: str) -> str:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores, as one or another of them waits for what a test has started."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each group of tests runs in one process, so that what they share is made once; long groups start first."""
     from xdist.scheduler import LoadScopeScheduling
@@ -77,10 +89,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: -BUDGET.get(group_of(item.nodeid), 0.0))
 
 
-def pytest_collection_finish() -> None:
-    """What is imported by now stays: who collects garbage need not look at it again, nor copy it in a fork."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays: nobody looks for garbage in it, nor copies it in a fork."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -177,10 +177,10 @@ def test_the_score_counts_what_was_tried() -> None:
 
 @pytest.mark.slow
 def test_a_sample_of_the_faults_is_caught() -> None:
-    words = [sys.executable, str(RUN), "--sample", "5", "--jobs", "1"]
+    words = [sys.executable, str(RUN), "--sample", "3", "--jobs", "1"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = [line.split()[0] for line in done.stdout.splitlines()[2:7]]
+    results = [line.split()[0] for line in done.stdout.splitlines()[2:5]]
     assert set(results) <= {"killed", "skipped"}, done.stdout  # skipped: what its test needs is not installed
     assert "killed" in results
 

@@ -162,10 +162,11 @@ def test_what_follows_a_refused_request_is_not_read_for_ever(
     proxy: Server, request: pytest.FixtureRequest
 ) -> None:
     head = b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 999999999\r\n\r\n"
-    silent = (ConnectionError,) if "caddy" in request.node.name else ()  # it ends the connection without a word
+    # which may let the service answer first, or end the connection without a word
+    caddy = "caddy" in request.node.name
     with proxy.connect() as client:
-        with suppress(*silent):
-            assert client.send(head).answer().status == 413
+        with suppress(*[ConnectionError] * caddy):
+            assert client.send(head).answer().status in ((401, 413) if caddy else (413,))
         assert not takes_all(client, [b"x" * 100] * 2000)
 
 

@@ -26,6 +26,7 @@ Legend: B buckets of queries, P ranks, R draws. Everything is on the scale of lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import fdtrc, stdtrit
@@ -215,6 +216,7 @@ def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
 # ---- chance ----
 
 
+@lru_cache(maxsize=4)
 def draw_buckets(buckets: int) -> Array:
     """How often each bucket is taken when as many are drawn with replacement, [R, B]; always the same draws."""
     rng = np.random.default_rng(0)

@@ -14,6 +14,8 @@ Legend: C clusters, F sums, R draws.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.special import stdtrit
 
@@ -53,10 +55,15 @@ class ClusterSums:
 
     def draw(self, seed: int, draws: int = DRAWS) -> Array:
         """Totals of clusters drawn again with replacement, [R, F]; the same for the same seed."""
-        count = len(self.ids)
-        taken = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws)
-        drawn: Array = taken.astype(np.float64) @ self.sums
+        drawn: Array = times_drawn(len(self.ids), seed, draws) @ self.sums
         return drawn
+
+
+@lru_cache(maxsize=4)
+def times_drawn(count: int, seed: int, draws: int = DRAWS) -> Array:
+    """How often each of so many is taken in draws with replacement, [R, C]; rankings of one log share it."""
+    taken = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws)
+    return np.asarray(taken.astype(np.float64))
 
 
 def interval_of(value: float, drawn: Array, clusters: int, level: float) -> tuple[float, float] | None:
