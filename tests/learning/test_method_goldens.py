@@ -19,7 +19,7 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.learning.factors import BiasTower
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, move_along
 from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
 from unskew.learning.methods import (
     LBD,
@@ -997,7 +997,7 @@ def test_the_gradients_of_the_two_networks_are_clipped_apart() -> None:
         weight.grad = torch.full_like(weight, 1e6)
     for weight in tower.ranker.parameters():
         weight.grad = torch.full_like(weight, 1e-3)
-    trainer.move(0)
+    move_along(trainer.optimizer, trainer.config.rate(0), trainer.config.clip)
     moved = [b - a.detach() for b, a in zip(before, tower.parameters(), strict=True)]
     own = len(list(tower.ranker.parameters()))
     assert all(torch.allclose(m, torch.full_like(m, 1e-3), atol=1e-6) for m in moved[:own])

@@ -221,8 +221,10 @@ def test_warnings_of_a_command_reach_a_person_as_one_line(world: Path, tmp_path:
     (tmp_path / "file").write_text("")
     path = world / "warned.toml"
     path.write_text(RUN_FILE.replace('"run"', '"warned"'))
-    ended = in_a_process("learn", str(path), UNSKEW_CACHE=str(tmp_path / "file"), OMP_NUM_THREADS="1")
+    ended = in_a_process("learn", str(path), UNSKEW_CACHE=str(tmp_path / "file"), PYTHONPROFILEIMPORTTIME="1")
     assert ended.returncode == 0, ended.stderr
+    assert "unskew.learning.fitting.training" in ended.stderr  # what is imported is told there
+    assert "torch._dynamo" not in ended.stderr  # the compiler takes longer to load than all of torch
     warned = [line for line in ended.stderr.splitlines() if "parsed anew" in line]
     assert warned
     assert all(line.startswith("unskew: warning: ") for line in warned)

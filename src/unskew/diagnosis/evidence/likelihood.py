@@ -217,10 +217,10 @@ def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=4)
-def draw_buckets(buckets: int) -> Array:
-    """How often each bucket is taken when as many are drawn with replacement, [R, B]; always the same draws."""
-    rng = np.random.default_rng(0)
-    return np.asarray(rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=DRAWS).astype(np.float64))
+def draw_buckets(buckets: int, seed: int = 0, draws: int = DRAWS) -> Array:
+    """How often each bucket is taken when as many are drawn with replacement, [R, B]; kept for the next."""
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=draws).astype(np.float64))
 
 
 def standard_errors(drawn: Array, buckets: int) -> Array:

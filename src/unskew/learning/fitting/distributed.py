@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from unskew.errors import ConfigError, Key, Option
 from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, move_along
 from unskew.learning.methods.contract import MethodModule
 from unskew.logs.counts.batches import Batches
 
@@ -166,7 +166,7 @@ class Parallel(Trainer):
         loss, *changes = self.summed([loss, *(change[place] for place in floats)])
         for place, total in zip(floats, changes, strict=True):
             buffers[place].copy_(before[place] + total)
-        self.move(step)
+        move_along(self.optimizer, self.config.rate(step), self.config.clip)
         return loss, documents * self.processes
 
     def differentiate(self, part: Part, step: int, *, last: bool) -> tuple[Tensor, int]:

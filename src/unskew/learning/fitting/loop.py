@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from unskew.errors import Key, Option, RunError
 from unskew.learning.fitting import runtime
-from unskew.learning.fitting.training import Training, by_rate, clip_gradient, enough, make_optimizer, no_worse
+from unskew.learning.fitting.training import Training, by_rate, enough, make_optimizer, move_along, no_worse
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.scoring.scorer import below
@@ -204,16 +204,7 @@ class Trainer:
         self.forget_gradient()
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        self.move(step)
-
-    def move(self, step: int) -> None:
-        """Move every parameter along the gradient that it has."""
-        rate = self.config.rate(step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["base"] * rate
-            if self.config.clip is not None:
-                clip_gradient(group["params"], self.config.clip)
-        self.optimizer.step()
+        move_along(self.optimizer, self.config.rate(step), self.config.clip)
 
     def forget_gradient(self) -> None:
         """Begin a step without a gradient; `zero_grad` does the same and takes a hundred times as long."""

@@ -14,6 +14,7 @@ chosen: docs/records/defaults.md.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, TypedDict
@@ -205,12 +206,26 @@ def make_optimizer(
     config: Training, groups: Iterable[tuple[list[nn.Parameter], float, float]]
 ) -> torch.optim.Optimizer:
     """The optimiser that the config names, over groups of parameters with their step size and weight decay."""
+    for name in ("add_param_group", "state_dict", "load_state_dict"):
+        bare = inspect.unwrap(getattr(torch.optim.Optimizer, name))
+        vars(bare)["__dynamo_disable"] = bare  # else torch loads its compiler, to leave it as it is
     rows = [{"params": own, "lr": rate, "base": rate, "weight_decay": decay} for own, rate, decay in groups if own]
     if config.optimizer == "adagrad":
         return torch.optim.Adagrad(rows, initial_accumulator_value=0.1, fused=True)
     kinds: dict[str, Callable[..., torch.optim.Optimizer]]
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
     return kinds[config.optimizer](rows, fused=True)
+
+
+@torch.no_grad()
+def move_along(optimizer: torch.optim.Optimizer, rate: float, clip: float | None) -> None:
+    """A step of this share of the full one along the gradient, its length clipped by groups."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base"] * rate
+        if clip is not None:
+            clip_gradient(group["params"], clip)
+    # without what torch wraps around it: hooks, and its compiler, which takes more than a second to load
+    inspect.unwrap(type(optimizer).step)(optimizer)
 
 
 def clip_gradient(parameters: Iterable[nn.Parameter], norm: float) -> None:

@@ -14,11 +14,10 @@ Legend: C clusters, F sums, R draws.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from scipy.special import stdtrit
 
+from unskew.diagnosis.evidence.likelihood import draw_buckets
 from unskew.types import Array
 
 MOST = 1024
@@ -55,15 +54,7 @@ class ClusterSums:
 
     def draw(self, seed: int, draws: int = DRAWS) -> Array:
         """Totals of clusters drawn again with replacement, [R, F]; the same for the same seed."""
-        drawn: Array = times_drawn(len(self.ids), seed, draws) @ self.sums
-        return drawn
-
-
-@lru_cache(maxsize=4)
-def times_drawn(count: int, seed: int, draws: int = DRAWS) -> Array:
-    """How often each of so many is taken in draws with replacement, [R, C]; rankings of one log share it."""
-    taken = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws)
-    return np.asarray(taken.astype(np.float64))
+        return np.asarray(draw_buckets(len(self.ids), seed, draws) @ self.sums)
 
 
 def interval_of(value: float, drawn: Array, clusters: int, level: float) -> tuple[float, float] | None:
@@ -89,5 +80,4 @@ def bucket_of(ids: Array) -> Array:
     x = ids.copy()
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    mixed: Array = (x ^ (x >> np.uint64(31))) % np.uint64(MOST)
-    return mixed
+    return np.asarray((x ^ (x >> np.uint64(31))) % np.uint64(MOST))
