@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 75
+SECONDS = 65
 """Of all processors together, for tests; the rest of a minute and a half goes into starting."""
 USUAL = 3.0
 """Seconds of a file that tests/budget.toml does not name."""
