@@ -30,7 +30,7 @@ from unskew.pages.page import (
     markdown_table,
     write_page,
 )
-from unskew.pages.web import html, html_table
+from unskew.pages.web import html
 
 TABLE = Table(
     ("method", "one", "two", "settings"),
@@ -115,10 +115,11 @@ def test_a_page_without_charts_has_no_figure(tmp_path: Path) -> None:
 def test_html_is_escaped() -> None:
     terms = {"a & b": Term("a & b", "'><script>")}
     table = Table(("<i>", "n"), [["a & b", "<script>"], ["b", "x"]], "'<c>", marks={(1, 1): BEST}, legend="<l>")
-    cells = html_table(table, terms)
+    whole = html(Page("", sections=[Section("", tables=[table])], terms=list(terms.values())))
+    cells = whole[whole.index("<main>") : whole.index("</main>")]
     assert "<script>" not in cells
     assert "<c>" not in cells
-    assert "title='&#x27;&gt;&lt;script&gt;'>a &amp; b</a></th><td>&lt;script&gt;</td>" in cells
+    assert "title='&#39;&gt;&lt;script&gt;'>a &amp; b</a></th><td>&lt;script&gt;</td>" in cells
     assert cells.count("<td class='best'>★ x</td>") == cells.count("class='best'") == 1
     section = Section("<h>", "1 < 2\n\n3", code=["</pre>"])
     text = html(Page("<t>", "a < b", [section], ["<n>"], ["<f>"], origin="<o>", command="</html>"))

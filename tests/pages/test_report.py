@@ -107,5 +107,5 @@ def test_cards_say_their_state_in_words_and_series_get_switches() -> None:
     text = html(page())
     assert "<article class='card present'><h3>position bias</h3><p class='state'>present</p>" in text
     assert "<p class='advice'>Weigh clicks.</p>" in text
-    assert "<figure data-series='[&quot;phone&quot;, &quot;desk&quot;]'>" in text
+    assert "<figure data-series='[&#34;phone&#34;, &#34;desk&#34;]'>" in text
     assert "- position bias: present. Rank 1 is seen twice as often. Weigh clicks." in markdown(page())

@@ -49,7 +49,8 @@ def fact_table(facts: Mapping[str, str], title: str = "") -> Table:
 def record_table(records: Sequence[Mapping[str, Any]], title: str, legend: str = "") -> Table:
     """A row for each record, of whatever values it has."""
     keys = list(dict.fromkeys(key for row in records for key in row))
-    rows = [[said(row.get(key), key) for key in keys] for row in records]
+    columns = [said_each([row.get(key) for row in records], key) for key in keys]
+    rows = [list(row) for row in zip(*columns, strict=True)]
     texts = [words(key) for key in keys if any(isinstance(row.get(key), str) for row in records)]
     table = _first(list(map(words, keys)), rows, title, texts)
     return replace(table, legend=legend or table.legend).without_empty(but=2)

@@ -14,7 +14,7 @@ import altair as alt
 
 from unskew.pages.colours import COOL, INK, MUTED, NAIVE, SERIES, TRUTH, ordered
 from unskew.pages.console import bar_lines
-from unskew.pages.numbers import said
+from unskew.pages.numbers import said, said_each, spread_each
 from unskew.pages.page import Figure
 from unskew.pages.svg import WIDTH
 
@@ -192,25 +192,26 @@ def curves_figure(
 
 def _letters(curves: Mapping[str, Sequence[Point]], names: Sequence[str]) -> list[str]:
     """The first curve as bars, with the numbers of all of them."""
-    told = {name: {rank: value for rank, value, *_ in curves[name]} for name in names}
-    first = told[names[0]] if names else {}
+    values = {name: {rank: value for rank, value, *_ in curves[name]} for name in names}
+    told = {name: dict(zip(found, said_each([*found.values()]), strict=True)) for name, found in values.items()}
+    first = values[names[0]] if names else {}
+    label = "{0} {1}" if len(names) > 1 else "{1}"
     numbers = [
-        "  ".join(f"{name} {said(found[rank])}" for name, found in told.items() if rank in found) for rank in first
+        "  ".join(label.format(name, found[rank]) for name, found in told.items() if rank in found)
+        for rank in first
     ]
-    return bar_lines(first, numbers if len(names) > 1 else [said(value) for value in first.values()])
+    return bar_lines(first, numbers)
 
 
 def _lines(curves: Mapping[str, Sequence[Point]], names: Sequence[str], along: str) -> Any:
     """The points of these curves, laid out from left to right."""
-    rows = [
-        {"curve": name, "rank": rank, "value": value, "low": low, "high": high}
-        | {
-            "says": f"{name}, {along} {rank}: {said(value)}"
-            + (f" ({said([low, high])})" if low is not None else "")
-        }
-        for name in names
-        for rank, value, low, high in curves[name]
-    ]
+    rows = []
+    for name in names:
+        ends = [None if low is None or high is None else (low, high) for _, _, low, high in curves[name]]
+        told = spread_each([value for _, value, *_ in curves[name]], ends)
+        for (rank, value, low, high), text in zip(curves[name], told, strict=True):
+            point = {"curve": name, "rank": rank, "value": value, "low": low, "high": high}
+            rows.append(point | {"says": f"{name}, {along} {rank}: {text}"})
     axis = {"title": "rank shown"} if along == "rank" else {"title": along, "sort": None}
     x = alt.X("rank:O", axis=alt.Axis(labelAngle=0, labelOverlap=True), **axis)
     return alt.Chart({"values": rows}).encode(x=x, description="says:N")
@@ -226,9 +227,9 @@ def matrix_figure(
 ) -> Figure:
     """Click rates by level and rank; what stands out more is higher, and `least` or more stands out most."""
     rows = [
-        {"level": level, "rank": rank, "rate": rate, "says": f"{level}, rank {rank}: {said(rate)}"}
+        {"level": level, "rank": rank, "rate": rate, "says": f"{level}, rank {rank}: {text}"}
         for level, line in zip(levels, rates, strict=True)
-        for rank, rate in zip(ranks, line, strict=True)
+        for rank, rate, text in zip(ranks, line, said_each(line), strict=True)
         if rate is not None
     ]
     most = max([least, *(rate for line in rates for rate in line if rate is not None)]) or 1.0
