@@ -24,7 +24,6 @@ from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
 from unskew.diagnosis.verdicts.advice import NextStep
 from unskew.logs.log import log_tables
 from unskew.pages.colours import COOL
-from unskew.pages.details import detail_tables
 from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
 from unskew.pages.documents.diagnosis_parts import HEADINGS, spans
@@ -34,7 +33,7 @@ from unskew.pages.figures import (
     matrix_figure,
     points_of,
 )
-from unskew.pages.numbers import said
+from unskew.pages.numbers import detail_tables, said
 from unskew.pages.page import Page, markdown
 from unskew.pages.svg import inline_svg
 from unskew.pages.web import html
@@ -213,7 +212,7 @@ def test_ranks_without_a_value_are_left_out_and_weak_links_named(diagnosed: Diag
     page = diagnosis_page(replace(diagnosed, evidence=replace(diagnosed.evidence, graph=graph)))
     shown = next(s for s in page.sections if s.heading == HEADINGS["graph"])
     assert ["ranks with a neighbour that they are badly compared with", "1, 3"] in shown.tables[0].rows
-    drawn = inline_svg(shown.figures[0].chart, "wide", "f", 540)
+    drawn = inline_svg(shown.figures[0].spec, "wide", "f", 540)
     found = dict(re.findall(r'aria-label="(rank \d, rank \d): [^>]*fill="(#\w+)"', drawn))
     assert set(found) == {"rank 1, rank 2", "rank 2, rank 1", "rank 1, rank 3", "rank 3, rank 1"}
     order = [colour.light for colour in COOL]
@@ -222,7 +221,7 @@ def test_ranks_without_a_value_are_left_out_and_weak_links_named(diagnosed: Diag
 
 def test_chance_does_not_stand_out_in_a_heat_map() -> None:
     def fills(least: float) -> set[str]:
-        chart = matrix_figure("t", ["low", "high"], [1, 2], [[0.001, -0.001], [0.0, 0.002]], least=least).chart
+        chart = matrix_figure("t", ["low", "high"], [1, 2], [[0.001, -0.001], [0.0, 0.002]], least=least).spec
         return set(re.findall(r'role="graphics-symbol"[^>]*fill="(#\w+)"', inline_svg(chart, "wide", "f", 540)))
 
     assert len(fills(0.1)) == 1 < len(fills(0.0))
@@ -232,7 +231,7 @@ def test_lines_whose_colour_comes_again_are_dashed_and_too_many_are_not_drawn() 
     curves = {f"c{at}": points_of([1.0, at / 20]) for at in range(MOST_LINES + 1)}
     figure = curves_figure("Many", curves, "value")
     assert "the first 12 of 13" in figure.chart.title
-    drawn = inline_svg(figure.chart, "wide", "f", 540)
+    drawn = inline_svg(figure.spec, "wide", "f", 540)
     lines = set(
         re.findall(r'<path aria-label="(c\d+), rank[^>]*stroke="([^"]+)"[^>]*stroke-dasharray="([^"]+)"', drawn)
     )
@@ -399,7 +398,7 @@ def test_ten_click_models_can_be_told_apart() -> None:
     ]
     page = click_models_page(ClickModelComparison(models, 90, 10, 100, 3, []))
     assert [len(figure.series) for figure in page.figures] == [5, len(names)]
-    drawn = inline_svg(page.figures[1].chart, "wide", "f", 540)
+    drawn = inline_svg(page.figures[1].spec, "wide", "f", 540)
     found = r'<path aria-label="([a-z+]+), rank[^>]*stroke="([^"]+)"[^>]*stroke-dasharray="([^"]+)"'
     lines = set(re.findall(found, drawn))
     assert {line[0] for line in lines} == set(names)

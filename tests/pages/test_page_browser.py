@@ -254,7 +254,7 @@ def test_every_colour_of_a_figure_has_a_counterpart(written: Path) -> None:
 def test_a_chart_without_colours_of_its_own_has_ours() -> None:
     points = [{"x": k, "y": k, "name": f"model {k}"} for k in range(7)]
     chart = alt.Chart({"values": points}).mark_point().encode(x="x:Q", y="y:Q", color="name:N")
-    drawn = inline_svg(chart, "narrow", "here", 340)
+    drawn = inline_svg(Figure(chart).spec, "narrow", "here", 340)
     assert set(re.findall(r'(?:fill|stroke)="(#[^"]+)"', drawn)) <= {colour.light for colour in FIGURES}
 
 

@@ -230,7 +230,7 @@ def test_measure_compares_every_arm_with_the_logging_ranker() -> None:
 
 def test_a_name_cannot_leave_its_chart() -> None:
     evil = "'></svg><b>"
-    chart = curves_figure("Seen", {"true": points_of([1.0]), evil: points_of([1.0])}, "seen", true="true").chart
+    chart = curves_figure("Seen", {"true": points_of([1.0]), evil: points_of([1.0])}, "seen", true="true").spec
     drawn = inline_svg(chart, "wide", "here", 300)
     assert "<b>" not in drawn
     assert drawn.count("</svg>") == 1

@@ -11,7 +11,6 @@ from typing import Any
 import vl_convert
 
 from unskew.pages.colours import INK, MUTED, NAIVE, PAPER, RULE, SERIES, SOFT, dark_figures
-from unskew.pages.page import Figure
 
 WIDTH = 360
 """Of a chart by itself."""
@@ -31,12 +30,12 @@ def write_svg(charts: Sequence[Mapping[str, Any]], path: Path) -> None:
     path.write_text(drawn.replace(">", f">{dark}", 1), encoding="utf-8")
 
 
-def inline_svg(chart: Any, kind: str, name: str, width: int | None) -> str:
-    """The chart without its title as part of a page, in a class of `kind`, its ids beginning with `name`.
+def inline_svg(chart: Mapping[str, Any], kind: str, name: str, width: int | None) -> str:
+    """A chart of Vega-Lite as part of a page: without its title, of class `kind`, its ids beginning with `name`.
 
     It is drawn to be `width` wide, all told; with None it is as wide as it says.
     """
-    bare = Figure(chart).spec
+    bare = dict(chart)
     title = bare.pop("title", "")
     described = bare.get("description", title)
     if width is not None:

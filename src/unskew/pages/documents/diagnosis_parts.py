@@ -17,9 +17,17 @@ from unskew.diagnosis.evidence.evidence import Contexts, Evidence
 from unskew.diagnosis.evidence.links import RankGraph, SwapPlan
 from unskew.diagnosis.evidence.tables import in_order
 from unskew.examination import Examination
-from unskew.pages.details import detail_tables, fact_table, record_table
 from unskew.pages.figures import curves_figure, matrix_figure, points_of
-from unskew.pages.numbers import EMPTY, said, said_each, spread_each, words
+from unskew.pages.numbers import (
+    EMPTY,
+    detail_tables,
+    fact_table,
+    record_table,
+    said,
+    said_each,
+    spread_each,
+    words,
+)
 from unskew.pages.page import Figure, Table, Term
 from unskew.results import plain
 

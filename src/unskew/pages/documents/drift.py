@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from unskew.diagnosis.drift import Drift
-from unskew.pages.details import record_table
-from unskew.pages.numbers import number, words
+from unskew.pages.numbers import number, record_table, words
 from unskew.pages.page import Answer, Page, Section, Table
 
 TITLE = "Did this search drift, and do propensities still hold?"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unskew.pages.details import record_table
 from unskew.pages.figures import curves_figure
+from unskew.pages.numbers import record_table
 from unskew.pages.page import Figure, Page, Section
 from unskew.tracking.display_times import LearnedExamination
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from unskew.measuring.experiments.effects import Experiment
-from unskew.pages.details import record_table
 from unskew.pages.figures import gains_figure
-from unskew.pages.numbers import number, span
+from unskew.pages.numbers import number, record_table, span
 from unskew.pages.page import Figure, Page, Section, Table
 
 ALWAYS = "whenever looked at"

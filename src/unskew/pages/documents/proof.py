@@ -8,9 +8,8 @@ from typing import Any
 
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
 from unskew.measuring.shipping import GroupExposure, Shipping
-from unskew.pages.details import record_table
 from unskew.pages.figures import gains_figure
-from unskew.pages.numbers import span
+from unskew.pages.numbers import record_table, span
 from unskew.pages.page import Page, Section, Table
 
 DECIDES, SHOWN = "decides", "shown beside"
