@@ -243,7 +243,6 @@ def beside(place: Path, ending: str = "part") -> Iterator[Path]:
 
 
 def _tidy(folder: Path) -> None:
-    """Put back or remove what dead processes left in a folder."""
     remove_dead(folder, LOCK)
     with os.scandir(folder) as entries:
         asides = [found for entry in entries if (found := ASIDE.fullmatch(entry.name))]

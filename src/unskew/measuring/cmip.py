@@ -140,7 +140,6 @@ def _bins(values: Array, grade: Array, bins: int) -> Array:
 
 
 def _information(first: Array, second: Array, grade: Array, bins: int) -> float:
-    """I(first; second | grade) of the counts, in nats."""
     shape = int(grade.max()) + 1, bins, bins
     flat = (grade * bins + first) * bins + second
     joint = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape) / len(first)

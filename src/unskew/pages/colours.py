@@ -58,7 +58,6 @@ _STEPS = 10
 
 
 def _between(first: str, last: str) -> Iterator[str]:
-    """Steps from one colour to another."""
     ends = [[int(end[at : at + 2], 16) for at in (1, 3, 5)] for end in (first, last)]
     for step in range(_STEPS):
         share = step / (_STEPS - 1)

@@ -204,7 +204,6 @@ def _letters(curves: Mapping[str, Sequence[Point]], names: Sequence[str]) -> lis
 
 
 def _lines(curves: Mapping[str, Sequence[Point]], names: Sequence[str], along: str) -> Any:
-    """The points of these curves, laid out from left to right."""
     rows = []
     for name in names:
         ends = [None if low is None or high is None else (low, high) for _, _, low, high in curves[name]]

@@ -76,7 +76,6 @@ def _styled(chart: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def _longest(spec: Any) -> int:
-    """Letters of the longest name in the legends of a chart."""
     if isinstance(spec, list):
         return max(map(_longest, spec), default=0)
     if not isinstance(spec, Mapping):

@@ -62,7 +62,6 @@ def _file(name: str) -> str:
 
 
 def _place(name: str) -> str:
-    """Where a method is explained."""
     return "m-" + "".join(letter if letter.isalnum() else f"-{ord(letter)}-" for letter in name)
 
 

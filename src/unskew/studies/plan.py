@@ -173,7 +173,6 @@ class _Bench:
         return float(np.mean(found)) if found else None
 
     def _ndcg(self, scores: Array) -> float:
-        """True nDCG@10 on the unseen queries."""
         lists = self.made.layout.lists
         own = scores[np.repeat(self.unseen, lists.sizes)]
         return float(np.nanmean(ndcg_metric(own, self.test.labels, offsets=self.test.offsets)))

@@ -149,7 +149,6 @@ def settings_of(config: type[BaseModel]) -> list[Setting]:
 
 
 def _settings(schema: Schema, inner: Schema) -> list[Setting]:
-    """The settings of an object of a schema; `inner` are the objects that it refers to."""
     required = schema.get("required", ())
     return [
         _setting(name, field, inner, name in required)

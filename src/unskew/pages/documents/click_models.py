@@ -89,7 +89,6 @@ def _table(models: Sequence[ComparedModel]) -> Table:
 
 
 def _by_rank(title: str, models: Sequence[ComparedModel]) -> Figure:
-    """Conditional perplexity of models along the ranks, best first."""
     curves: dict[str, list[Point]] = {}
     for model in models:
         by_rank = model.conditional_perplexity_by_rank.items()

@@ -77,14 +77,12 @@ def _lead(found: Diagnosis) -> str:
 
 
 def _next(found: Diagnosis) -> Section:
-    """What to do, most useful first, with commands to paste."""
     steps = found.conclusion.next
     text = "\n\n".join(f"{at}. {sentence(step.text)}" for at, step in enumerate(steps, start=1))
     return Section(NEXT, text, code=list(dict.fromkeys(step.command for step in steps)))
 
 
 def _methods(found: Diagnosis) -> Section:
-    """Whose assumptions hold."""
     rows = [[", ".join(each.methods), HOLDS[each.holds], each.why] for each in found.conclusion.methods]
     heads = ("methods", "assumptions hold", "what they assume")
     return Section(METHODS, tables=[Table(heads, rows, text=heads[1:])])
@@ -109,7 +107,6 @@ def _seen(found: Diagnosis) -> Section:
 
 
 def _models(models: ClickModelComparison | None) -> Sequence[Section]:
-    """The comparison of click models, its answer first."""
     if models is None or not models.models:
         return ()
     page = click_models_page(models)
@@ -121,7 +118,6 @@ def _models(models: ClickModelComparison | None) -> Sequence[Section]:
 
 
 def _of(found: Diagnosis, key: str) -> Any:
-    """The part of a diagnosis that a section is of."""
     return found.evidence.graph if key == "graph" else getattr(found, key)
 
 
@@ -135,13 +131,11 @@ def _part(found: Diagnosis, key: str) -> Section:
 
 
 def _untold(part: Any) -> str:
-    """Why a part tells nothing."""
     reason = getattr(part, "reason", None)
     return f"This log cannot tell: {reason}." if reason else ""
 
 
 def _by_features(part: Any) -> str:
-    """How far features tell the rank, in a sentence."""
     if part.correlation is None:
         return _untold(part)
     strong = "Features hardly tell the rank" if part.correlation < LITTLE else "Features tell some of the rank"
@@ -152,7 +146,6 @@ def _by_features(part: Any) -> str:
 
 
 def _notes(found: Diagnosis) -> list[str]:
-    """What could not be told, and why."""
     lines = [f"Column {name} was left out: it {why}." for name, why in found.log.get("left_out", {}).items()]
     reasons = {heading: getattr(_of(found, key), "reason", None) for key, heading in HEADINGS.items()}
     return lines + [f"{heading}: cannot tell; {reason}." for heading, reason in reasons.items() if reason]

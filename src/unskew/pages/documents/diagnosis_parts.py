@@ -48,7 +48,6 @@ def spans(ranks: Sequence[int]) -> str:
 
 
 def _by_rank(columns: Mapping[str, Sequence[str]], title: str, legend: str = "") -> Table:
-    """A row for each rank, a column for each list."""
     rows = [[str(at), *row] for at, row in enumerate(zip(*columns.values(), strict=True), start=1)]
     return Table(("rank", *columns), rows, title, legend=legend)
 
@@ -116,7 +115,6 @@ def _curves(part: Curves) -> Part:
 
 
 def _pages(part: Curves) -> Table:
-    """What pages show."""
     asked: dict[str, LogNumber] = {
         "pages without a click": part.no_click,
         "mean rank of the deepest click": part.click_depth,
@@ -146,7 +144,6 @@ def _evidence(part: Evidence) -> Part:
 
 
 def _one_curve(each: Contexts, names: Sequence[str]) -> Table:
-    """Whether one curve would do for all values of a segment."""
     rows = [[name, said(each.p[name], "p"), each.reason[name] or ""] for name in names]
     title = f"one curve for every {each.segment}? {said(each.one_curve)}"
     return Table((each.segment, "p", "reason"), rows, title, ("reason",)).without_empty(but=2)
@@ -170,7 +167,6 @@ def _examined(curves: Mapping[str, Examination], by: str) -> Part:
 
 
 def _factors(part: FactorEffects) -> Part:
-    """Tables for each column of the page."""
     tables = []
     for each in part.factors:
         told = {key: value for key, value in plain(each).items() if key != "name" and value is not None}
@@ -214,7 +210,6 @@ def _plan(plan: SwapPlan | None) -> list[Table]:
 
 
 def _matrix(part: RateMatrix) -> Part:
-    """Rates by level and rank, singular values, and the test."""
     if not part.rates:
         return [], []
     (flatter,) = spread_each([part.flatter], [part.flatter_interval])

@@ -36,6 +36,5 @@ def examination_page(found: LearnedExamination, origin: str = "", command: str =
 
 
 def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, along: str) -> Figure:
-    """Mean examination along an axis."""
     points = [(row[key], row["mean"], None, None) for row in rows]
     return curves_figure(title, {"examination": points}, "mean examination", along=along)

@@ -54,13 +54,11 @@ def _effects(found: Experiment, interleaved: bool) -> Table:
 
 
 def _arms(found: Experiment, interleaved: bool) -> Table:
-    """A row for each policy."""
     legend = f"Clusters are values of {found.cluster}, the mean is of {'clicks' if interleaved else found.metric}."
     return record_table([asdict(each) for each in found.arms], "", legend)
 
 
 def _dealt(found: Experiment, interleaved: bool) -> str:
-    """Whether policies were shown as often as they should be."""
     asked = "Both picked first equally often" if interleaved else "Policies were shown as often as they should be"
     told = f"{asked}: p = {_p(found.shares_p)}." if found.shares_p is not None else ""
     sign = found.sign
@@ -73,7 +71,6 @@ def _dealt(found: Experiment, interleaved: bool) -> str:
 
 
 def _sizes(found: Experiment, interleaved: bool) -> Table:
-    """What this sample finds, and what would find a difference of the size asked about."""
     names = ("policy", "smallest", "clusters_needed", "clusters_needed_always", "pages_needed")
     rows = [{name: getattr(each, name) for name in names} for each in found.effects]
     wanted = f"{found.detect:.1%} of the {'pages' if interleaved else 'control'}"
@@ -82,7 +79,6 @@ def _sizes(found: Experiment, interleaved: bool) -> Table:
 
 
 def _figures(found: Experiment) -> list[Figure]:
-    """Differences with both intervals."""
     rows = [
         {"name": f"{each.policy}, {kind}", "mean": each.difference, "low": ends[0], "high": ends[1], "kind": kind}
         | {"says": f"{each.policy}, {kind}: {span(ends, '+.4g')}"}

@@ -60,7 +60,6 @@ def _verdict(found: ClickEvidence) -> list[str]:
 
 
 def _estimates(told: Sequence[GainEstimate]) -> Table:
-    """A row for every estimate that has a number."""
     names = ("name", "new", "other", "difference", "interval", "effective", "overlap", "clusters")
     rows = [{name: getattr(each, name) for name in names} for each in told]
     return replace(record_table(rows, ""), wide=("clusters", "effective", "overlap"))
@@ -112,7 +111,6 @@ def ship_page(found: Shipping, *, command: str = "") -> Page:
 
 
 def _decision(found: Shipping) -> list[str]:
-    """The bound, and how it was made, a paragraph each."""
     wanted = f"A gain of more than {found.at_least:.1%} is asked for, at a risk of {found.risk:.0%}."
     lower = "" if found.bound is None else f"Lower bound of the gain: {found.bound:+.2%} ({found.by})."
     wide = ""

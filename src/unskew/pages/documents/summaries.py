@@ -61,7 +61,6 @@ def measure_page(found: Measurement, origin: str = "", command: str = "") -> Pag
 
 
 def _left(cmip: Cmip) -> Section:
-    """What is left of the logging ranking, given the grades."""
     told = "follows" if cmip.p < 0.05 else "does not follow"
     text = (
         f"Among documents of one grade the ranking {told} the order that was shown: CMIP {cmip.value:.4f} "
@@ -106,7 +105,6 @@ def _test(test: Paired) -> str:
 
 
 def _means(means: Mapping[str, float], against: Compared | None, tests: Mapping[str, Paired] | None) -> Table:
-    """A row for every metric, with a comparison if there is one."""
     rows = [{"metric": name, "mean": number(value)} for name, value in means.items()]
     if against is None or tests is None:
         return Table.of(rows)

@@ -39,14 +39,12 @@ def twin_page(told: TwinReport, origin: str = "", command: str = "") -> Page:
 
 
 def _clicks(log: Portrait, twin: Portrait) -> Table:
-    """How many clicks pages have."""
     most = len(log.clicks) - 1
     names = [*map(str, range(most)), f"{most} or more"]
     return Table(["clicks of a page", "log", "twin"], _rows(names, log.clicks, twin.clicks))
 
 
 def _mix(log: Portrait, twin: Portrait) -> Table:
-    """How often queries are asked, and how often orders change."""
     names = [f"pages of the {head} most frequent queries" for head in HEADS]
     rows = _rows(names, log.head, twin.head)
     if log.changing is not None and twin.changing is not None:

@@ -72,7 +72,6 @@ class TeamDraft(Policy):
         return chance
 
     def _second(self, ranked: RankedRequest) -> list[int]:
-        """The second ranking, within the cap of the first."""
         if ranked.other is None:
             raise DataError("team_draft interleaves two rankings and was given one", hint="name a second model")
         other: list[int] = ranked.other.tolist()

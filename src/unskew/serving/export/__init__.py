@@ -69,7 +69,6 @@ def possible(run: Source) -> dict[str, str]:
 
 
 def _how(scorer: Scorer, to: str, run: Source) -> str:
-    """In which form a model goes to a target."""
     if to == "lightgbm":
         return f"exactly: {len(scorer.raw_trees().features)} features as they are"
     if to == "onnx":

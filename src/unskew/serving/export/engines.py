@@ -87,7 +87,6 @@ def write_engine(asked: ExportArguments, out: Path) -> ExportedModel:
 
 
 def _formed(scorer: Scorer, to: str, asked: ExportArguments) -> tuple[Form, dict[str, Any]]:
-    """The form of a model, or trees that learned its scores; and what there is to tell of it."""
     try:
         form = exact_form(scorer, to)
         return form, {"model": form.kind}

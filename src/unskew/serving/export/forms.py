@@ -319,7 +319,6 @@ def _layers(network: nn.Module, activations: dict[str, str]) -> Iterator[Layer]:
 
 
 def _activation(module: nn.Module) -> str | None:
-    """The name of an activation; None where the module is none."""
     from unskew.learning.rankers.networks import ACTIVATIONS
 
     return next((name for name, make in ACTIVATIONS.items() if type(make()) is type(module)), None)

@@ -57,7 +57,6 @@ def write_propensities(asked: ExportArguments, out: Path) -> ExportedExamination
 
 
 def _write_rows(found: Examination, out: Path, place: Path, names: Names) -> dict[str, Any]:
-    """Write a line for each row of a log."""
     log = StoredLog.open(place, names).table([])
     position, click = (np.asarray(log[name].to_numpy()) for name in ("position", "click"))
     if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):

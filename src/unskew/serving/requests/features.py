@@ -81,8 +81,6 @@ def _said(asked: Sequence[AskedRanking]) -> ListTexts:
 
 
 class _Reader:
-    """Reads features as a model takes them."""
-
     def __init__(self, scorer: Scorer, look: Look | None) -> None:
         self.encoding, self.names, self.look, self.reads = scorer.card.encoding, scorer.names, look, scorer.reads
         self.width = scorer.card.features if self.names is None else len(self.names)
@@ -201,7 +199,6 @@ class _Reader:
                     cells[place] = (one or {}).get(name, ABSENT)
 
     def _refuse_absent(self, cells: list[object], asked: AskedRanking) -> None:
-        """Refuse what lacks features that the model takes."""
         first = next((place for place, cell in enumerate(cells) if cell is ABSENT), None)
         if first is None:
             return
@@ -261,7 +258,6 @@ def _answering() -> Iterator[None]:
 
 
 def _listed(values: Sequence[object] | Array) -> list[object]:
-    """Values as JSON would have them."""
     if isinstance(values, np.ndarray):
         return [None if value != value else value for value in values.ravel().tolist()]
     return list(values)

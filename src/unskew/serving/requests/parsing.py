@@ -219,7 +219,6 @@ def read_tensors(raw: bytes, limits: Limits | None = None) -> AskedRanking:
 
 
 def _asked(request: RankRequest, limits: Limits, prefix: str = "") -> AskedRanking:
-    """A request that was checked, its features as columns."""
     if request.documents:
         own = request.documents
         texts = [each.get("text") for each in own]
@@ -281,7 +280,6 @@ def repeated(values: Sequence[str]) -> int | None:
 
 
 def _parts(raw: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The header, and the bytes after it."""
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > len(raw) - 8:
         raise BadRequest("not safetensors: the header is longer than the body", status=400)
@@ -292,7 +290,6 @@ def _parts(raw: bytes) -> tuple[dict[str, Any], memoryview]:
 
 
 def _matrix(header: dict[str, Any], data: memoryview) -> Array:
-    """The one tensor, of finite numbers."""
     if [*header] != [MATRIX] or not isinstance(header[MATRIX], dict):
         raise BadRequest(f"send one tensor, called {MATRIX}", MATRIX)
     about = header[MATRIX]

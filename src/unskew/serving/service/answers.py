@@ -149,7 +149,6 @@ class Answering:
         return answers
 
     def _named(self, request: AskedRanking) -> str:
-        """The model that is asked for."""
         name = request.head.model
         if name is None:
             return self.models.first
@@ -159,7 +158,6 @@ class Answering:
         return name
 
     def _group(self, name: str, asked: Sequence[AskedRanking], look: Look | None, facts: Noted) -> list[Scored]:
-        """Requests for one model."""
         served = self.models[name].current
         facts.models[name] = served.version
         check_work(asked, served, self.settings.limits)
@@ -201,7 +199,6 @@ class Answering:
 
 
 def _scored(served: Served, asked: Sequence[AskedRanking], look: Look | None) -> tuple[Lists, Array | None, Array]:
-    """Documents as lists, which of them have known clicks, and their scores."""
     lists, seen = read_candidates(served, asked, look)
     try:
         scores = served.score(lists, seen=seen)

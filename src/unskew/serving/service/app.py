@@ -82,7 +82,6 @@ ERRORS = {
 
 
 def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """How a path describes what it may answer instead."""
     return {code: {"model": ErrorAnswer, "description": ERRORS[code]} for code in codes}
 
 
@@ -124,7 +123,6 @@ def make_app(
 
 
 def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metrics: Metrics) -> None:
-    """The two ways to ask."""
     limits, pace = answering.settings.limits, Pace()
 
     async def answered(request: Request, asked: Sequence[AskedRanking]) -> list[dict[str, object]]:
@@ -165,7 +163,6 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
 
 
 def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics) -> None:
-    """Where clicks are told of."""
     responses = _errors(400, 401, 408, 409, 413, 415, 421, 422, 503)
 
     @app.post("/v1/clicks", status_code=202, response_model=ClicksAnswer, responses=responses)
@@ -194,7 +191,6 @@ def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics
 
 
 def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metrics) -> None:
-    """What the server says of itself."""
     page = files("unskew.serving.service").joinpath("page.html").read_text(encoding="utf-8")
     policy = page_policy(page)
 
@@ -224,8 +220,6 @@ def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metr
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Errors as JSON that says what is wrong."""
-
     @app.exception_handler(BadRequest)
     async def bad(_: Request, error: BadRequest) -> Response:
         where = None if error.where is None else error.where[:300]
@@ -254,7 +248,6 @@ def content_type(request: Request) -> str:
 
 
 async def _body(request: Request, limits: Limits) -> object:
-    """What the body of a request says, which is JSON."""
     if content_type(request) != "application/json":
         raise BadRequest("send JSON, with content-type: application/json", status=415)
     return parsed(await read_bytes(request, limits), limits)

@@ -49,7 +49,6 @@ def example_request(scorer: Scorer) -> dict[str, Any]:
 
 
 def _features(scorer: Scorer, document: int) -> dict[str, object] | list[float]:
-    """Of one document: by name where training had names."""
     fields = () if scorer.card.encoding is None else scorer.card.encoding.fields
     if not fields:
         return [_wave(document, at) for at in range(scorer.features)]

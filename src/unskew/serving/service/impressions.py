@@ -175,7 +175,6 @@ def recover(folder: Path) -> list[Path]:
 
 
 def _locked(path: Path) -> int:
-    """A new file that this process holds."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

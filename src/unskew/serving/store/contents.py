@@ -56,7 +56,6 @@ def items_of(sources: Sequence[Any], names: Names, made: str) -> Iterator[tuple[
 
 
 def _all_items(tables: Sequence[FeatureTable]) -> Any:
-    """The items of all tables, as documents of one query."""
     heads = [table.heads() for table in tables]
     for table, head in zip(tables, heads, strict=True):
         refuse_missing(head, "doc_id", table.path)

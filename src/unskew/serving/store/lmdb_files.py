@@ -81,7 +81,6 @@ class LmdbFiles(Store):
         raise AssertionError
 
     def _stamp(self) -> object:
-        """What changes whenever the manifest is replaced."""
         try:
             found = os.stat(self.folder / MANIFEST)
         except OSError as error:
@@ -133,7 +132,6 @@ class LmdbFiles(Store):
             raise
 
     def _tidy(self, manifest: LmdbManifest) -> None:
-        """Remove files that are not named."""
         named = {self._path(name, part.generation) for name, part in manifest.parts().items()}
         remove(*(path for path in self.folder.glob(f"*{ENDING}") if path not in named))
 

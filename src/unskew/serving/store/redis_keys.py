@@ -49,7 +49,6 @@ class RedisKeys(Store):
         self._away: tuple[float, str] | None = None
 
     def _connected(self, redis: Any, address: str, patience: float) -> Any:
-        """A client; it connects when it is asked."""
         lost = redis.ConnectionError  # of a connection that was cut; a new one may do; not of one that is silent
         retry = optional("redis.retry", "serve").Retry(optional("redis.backoff", "serve").NoBackoff(), 1, (lost,))
         try:
@@ -167,8 +166,6 @@ class RedisKeys(Store):
 
 
 class _Hash(StoredPart):
-    """One generation of one part."""
-
     def __init__(self, keys: RedisKeys, name: str, generation: str) -> None:
         self._keys, self._key, self.generation = keys, key_of(name, generation), generation
         self.head = StoreHead.unpacked(keys.fetch(self._key, [HEAD])[0], keys.place)

@@ -209,7 +209,6 @@ def log_rows_table(rows: Sequence[LogRow]) -> Table:
 
 
 def _told(evidence: ClickEvidence | None) -> list[str]:
-    """Difference, interval and answer."""
     one = leading(evidence)
     if evidence is None or one is None:
         return ["", "", "" if evidence is None else evidence.verdict]
@@ -219,7 +218,6 @@ def _told(evidence: ClickEvidence | None) -> list[str]:
 
 
 def _figures(rows: Sequence[LogRow]) -> list[Figure]:
-    """Gains over naive in per cent."""
     dots: list[dict[str, Any]] = []
     for row in rows:
         one = leading(row.naive)

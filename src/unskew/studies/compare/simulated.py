@@ -111,7 +111,6 @@ def _graded(lists: Lists, data: CompareData) -> Lists:
 
 
 def _hash(lists: Lists | None) -> str:
-    """A hash of all of the lists that learning and measuring may depend on."""
     if lists is None:
         return ""
     present = b"" if lists.present is None else np.ascontiguousarray(lists.present).tobytes()

@@ -115,7 +115,6 @@ def marked(test: PairedTest | None) -> str:
 
 
 def _tested(test: PairedTest | None) -> list[str]:
-    """Difference with its mark, and p."""
     if test is None:
         return ["", ""]
     return [f"{test.difference:+.4f} {marked(test)}".strip(), p_value(test.p)]
