@@ -3,6 +3,7 @@
 from unskew.files.locks import locked as locked
 from unskew.files.locks import remove as remove
 from unskew.files.locks import scratch_folder as scratch_folder
+from unskew.files.locks import taken as taken
 from unskew.files.reading import FREE as FREE
 from unskew.files.reading import PACKED as PACKED
 from unskew.files.reading import WRITERS as WRITERS

@@ -16,7 +16,6 @@ One writer per process and folder; threads of a process may share it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -30,7 +29,7 @@ from threading import Lock
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.files import told_of_disks
+from unskew.files import taken, told_of_disks
 from unskew.serving.explore.policy import Decision
 from unskew.types import Array
 
@@ -136,10 +135,9 @@ class ImpressionLog(AbstractContextManager["ImpressionLog"]):
         at = datetime.fromtimestamp(self._clock(), UTC)
         self._name = f"events-{at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}{ENDING}"
         path = self.folder / f".{self._name}{OPEN}"
-        self._file = _locked(path)
-        while not path.exists():  # somebody took it for a dead one's before it was locked
-            os.close(self._file)
-            self._file = _locked(path)
+        while (file := taken(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)) is None:
+            continue  # somebody took it for a dead one's before it was locked
+        self._file = file
         self._written, self._opened = 0, self._clock()
 
     def _close(self) -> None:
@@ -155,29 +153,18 @@ def recover(folder: Path) -> list[Path]:
     """Name the files that dead writers left, each cut after its last whole line; which they are now."""
     found = []
     for path in sorted(folder.glob(f".events-*{ENDING}{OPEN}")):
-        try:
-            file = os.open(path, os.O_RDWR)
-        except FileNotFoundError:  # another one was faster, or its writer ended it
+        if (file := taken(path, os.O_RDWR)) is None:  # its writer is alive, or ended it, or another one was faster
             continue
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             end = os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1
             os.ftruncate(file, end)
-            if path.exists() and end:
+            if end:
                 found.append(path.rename(folder / path.name[1 : -len(OPEN)]))
             else:
-                path.unlink(missing_ok=True)
-        except BlockingIOError:  # its writer is alive
-            continue
+                path.unlink()
         finally:
             os.close(file)
     return found
-
-
-def _locked(path: Path) -> int:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
 
 
 def _write_all(file: int, content: bytes) -> None:
