@@ -179,7 +179,7 @@ class _Reader:
             if row is not None and len(row) not in (width, width - len(self.tracked)):
                 raise BadRequest(f"the model takes {width} features, here are {len(row)}", asked.place(at))
         filled = ([*(row or ()), *[ABSENT] * (width - len(row or ()))] for row in rows)
-        return list(chain.from_iterable(filled)), False
+        return list(chain.from_iterable(filled)), all(row is not None and len(row) == width for row in rows)
 
     def _fill_items(self, cells: list[object], asked: AskedRanking, look: Look) -> None:
         """Put what the store has of documents where it is absent."""

@@ -47,28 +47,16 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Features of documents, row after row under the same names; where they differ, as each document has them."""
+    """Features of documents: a table of them, or as each document has them."""
 
     names: Sequence[str] = ()
-    """Of the columns; none where they go by place."""
+    """Of the columns of a table; none where they go by place."""
     values: Sequence[object] | Array = ()
-    """n times D of them, as JSON has them; or a matrix [n, D] of float32, NaN where missing."""
+    """n times D of a table, as JSON has them; or a matrix [n, D] of float32, NaN where missing."""
     width: int = 0
-    """D."""
+    """D; the most that a document has where each has its own."""
     loose: Sequence[Row] = ()
-    """The rows, where documents bring different features, or none."""
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[Row]) -> FeatureColumns:
-        """Those of documents; clients mostly write all of them in one order."""
-        first, kind = rows[0], type(rows[0])
-        if {*map(type, rows)} == {kind} and isinstance(first, Mapping):
-            names = list(first)
-            if names and all(list(row) == names for row in rows):  # type: ignore[arg-type]
-                return cls(names, list(chain.from_iterable(row.values() for row in rows)), len(names))  # type: ignore[union-attr]
-        elif first and isinstance(first, list) and {*map(type, rows)} == {kind} and len({*map(len, rows)}) == 1:  # type: ignore[arg-type]
-            return cls((), list(chain.from_iterable(rows)), len(first))  # type: ignore[arg-type]
-        return cls(loose=rows, width=max(map(len, filter(None, rows)), default=0))
+    """Of each document its own, where there is no table."""
 
 
 @dataclass(frozen=True)
@@ -222,22 +210,23 @@ def _asked(request: RankRequest, limits: Limits, prefix: str = "") -> AskedRanki
     if request.documents:
         own = request.documents
         texts = [each.get("text") for each in own]
-        columns = FeatureColumns.of_rows([each.get("features") for each in own])
+        rows: list[Row] = [each.get("features") for each in own]
+        columns = FeatureColumns(loose=rows, width=max(map(len, filter(None, rows)), default=0))
         said = texts if any(text is not None for text in texts) else ()
         return _fitting(
             AskedRanking(request, [each["id"] for each in own], columns, "documents", prefix, said), limits
         )
-    ids, names, rows = request.table.ids, request.table.names, request.table.rows
+    ids, names, cells = request.table.ids, request.table.names, request.table.rows
     columns = FeatureColumns(loose=[None] * len(ids))
-    if rows or names:
-        if len(rows) != len(ids):
-            raise BadRequest(f"{len(ids):,} ids, and {len(rows):,} rows", f"{prefix}table.rows")
-        width = len(names) or len(rows[0])
-        if {*map(len, rows)} != {width}:
-            wrong = next(at for at, row in enumerate(rows) if len(row) != width)
-            told = f"{len(rows[wrong]):,} values, and {width:,} columns"
+    if cells or names:
+        if len(cells) != len(ids):
+            raise BadRequest(f"{len(ids):,} ids, and {len(cells):,} rows", f"{prefix}table.rows")
+        width = len(names) or len(cells[0])
+        if {*map(len, cells)} != {width}:
+            wrong = next(at for at, row in enumerate(cells) if len(row) != width)
+            told = f"{len(cells[wrong]):,} values, and {width:,} columns"
             raise BadRequest(told, f"{prefix}table.rows.{wrong}")
-        columns = FeatureColumns(names, list(chain.from_iterable(rows)), width)
+        columns = FeatureColumns(names, list(chain.from_iterable(cells)), width)
     return _fitting(AskedRanking(request, ids, columns, "table", prefix), limits)
 
 
