@@ -26,7 +26,7 @@ from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
 from unskew.diagnosis.causal.variables import order_scores, variables_of
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.pages.documents.causes import causes_page, graph_figure
+from unskew.pages.documents.inspections import causes_page, graph_figure
 from unskew.pages.page import write_page
 from unskew.simulation import WholePage, simulate
 from unskew.simulation.synthetic import make_lists

@@ -24,9 +24,9 @@ from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
 from unskew.diagnosis.verdicts.advice import NextStep
 from unskew.logs.log import log_tables
 from unskew.pages.colours import COOL
-from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
 from unskew.pages.documents.diagnosis_parts import HEADINGS, spans
+from unskew.pages.documents.inspections import click_models_page
 from unskew.pages.figures import (
     MOST_LINES,
     curves_figure,

@@ -15,7 +15,7 @@ from browser import Browser, browser, installed
 from unskew.diagnosis.causal.graph import graph_of
 from unskew.pages import colours
 from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
-from unskew.pages.documents.causes import graph_figure
+from unskew.pages.documents.inspections import graph_figure
 from unskew.pages.figures import curves_figure, dots_figure, points_of
 from unskew.pages.marks import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page

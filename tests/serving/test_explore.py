@@ -32,7 +32,7 @@ from unskew.serving.explore import (
 )
 from unskew.serving.explore.plackett_luce import arrival_chances, capped_chances
 from unskew.serving.explore.policy import RankedRequest
-from unskew.serving.explore.swaps import SwappedRanks
+from unskew.serving.explore.scoreless import SwappedRanks
 from unskew.serving.service.server import ServePlan
 from unskew.settings import table_of
 

@@ -25,7 +25,7 @@ from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.ranked_lists import RankedLists
 from unskew.measuring.ranking import known_mean, measure_ranking
-from unskew.pages.documents.causes import graph_figure
+from unskew.pages.documents.inspections import graph_figure
 from unskew.pages.figures import line_legend, palette
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import metric_title, spread

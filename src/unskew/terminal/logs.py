@@ -57,7 +57,7 @@ def traffic(asked: options.TrafficArguments, as_json: Json = False) -> None:
 
 def display_times(asked: options.DisplayTimesArguments, as_json: Json = False) -> None:
     """Print the page of the model, and write it beside it."""
-    from unskew.pages.documents.examination import examination_page
+    from unskew.pages.documents.inspections import examination_page
     from unskew.pages.origins import log_origin
     from unskew.tracking.display_times import display_times
 
@@ -75,7 +75,7 @@ def diagnose(asked: options.DiagnoseArguments, as_json: JsonFile = None) -> None
 
 def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
     """Print the graph, and write its page."""
-    from unskew.pages.documents.causes import causes_page
+    from unskew.pages.documents.inspections import causes_page
     from unskew.pages.origins import log_origin
     from unskew.workflows.inspections.causes import causes
 
@@ -85,7 +85,7 @@ def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
 
 def compare_click_models(asked: options.ClickModelsArguments, as_json: Json = False) -> None:
     """Print the table of models, and write its page."""
-    from unskew.pages.documents.click_models import click_models_page
+    from unskew.pages.documents.inspections import click_models_page
     from unskew.pages.origins import log_origin
     from unskew.workflows.inspections.click_models import compare_click_models
 

@@ -9,8 +9,8 @@ from typing import Any
 from unskew.diagnosis.click_models.comparison import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
-from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis_parts import EXAMINATION, HEADINGS, PARTS, TERMS, TEXTS, sentence
+from unskew.pages.documents.inspections import click_models_page
 from unskew.pages.figures import curves_figure, points_of
 from unskew.pages.numbers import said
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table

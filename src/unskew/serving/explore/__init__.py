@@ -13,9 +13,7 @@ from unskew.errors import ConfigError, Key, Option
 from unskew.options.runs import ExploreArguments
 from unskew.serving.explore.plackett_luce import PlackettLuce
 from unskew.serving.explore.policy import Decision, Policy, PolicyCost, as_ranked, chance_matrix, policy_cost
-from unskew.serving.explore.swaps import SwapRanks
-from unskew.serving.explore.team_draft import TeamDraft
-from unskew.serving.explore.uniform import BoundedShuffle, TopOne
+from unskew.serving.explore.scoreless import BoundedShuffle, SwapRanks, TeamDraft, TopOne
 from unskew.settings import checked, known
 
 __all__ = [

@@ -17,7 +17,7 @@ from unskew.measuring import ndcg_metric
 from unskew.measuring.cmip import shown_order
 from unskew.options.base import VerbOptions
 from unskew.options.logs import SimulateArguments, TrafficArguments, TwinArguments
-from unskew.pages.documents.twin import twin_page
+from unskew.pages.documents.inspections import twin_page
 from unskew.pages.origins import behaviour_words
 from unskew.pages.web import html
 from unskew.results import Result
