@@ -27,13 +27,7 @@ DOCUMENTS = {
     "d": "a short one",
 }
 """Of an example, with what they say."""
-BOUNDS = {
-    "documents": "documents",
-    "requests": "requests",
-    "clicks": "clicks",
-    "ids": "documents",
-    "rows": "documents",
-}
+BOUNDS = {name: name for name in ("documents", "requests", "clicks")} | dict.fromkeys(("ids", "rows"), "documents")
 """Lists of bodies, and the limits that hold for them."""
 OPEN = ("/", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token; all but these do."""

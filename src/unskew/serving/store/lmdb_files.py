@@ -16,7 +16,9 @@ import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
 from unskew.files import locked, read_json, remove, write_json
@@ -42,17 +44,9 @@ class LmdbPart(Config):
 class LmdbManifest(Config):
     """All that holds in a folder."""
 
-    format: int = 1
+    format: Literal[2] = 2
     """Of this file."""
-    items: LmdbPart | None = None
-    """Features of items."""
-    clicks: LmdbPart | None = None
-    """Click features."""
-
-    def parts(self) -> dict[str, LmdbPart]:
-        """Those that there are, by name."""
-        both = {"items": self.items, "clicks": self.clicks}
-        return {name: part for name, part in both.items() if part is not None}
+    parts: dict[str, LmdbPart] = Field(default_factory=dict)
 
 
 class LmdbFiles(Store):
@@ -69,7 +63,7 @@ class LmdbFiles(Store):
             if seen == known:
                 return before
             try:
-                named = self._manifest().parts()
+                named = self._manifest().parts
                 parts = {name: opened(self._path(name, part.generation), part) for name, part in named.items()}
             except FileNotFoundError as error:  # replaced just now
                 if tries == 1:
@@ -107,7 +101,7 @@ class LmdbFiles(Store):
             old = self._manifest() if (self.folder / MANIFEST).is_file() else LmdbManifest()
             self._tidy(old)
             made = {name: self._write(name, *part) for name, part in parts.items()}
-            new = old.model_copy(update=made)
+            new = old.model_copy(update={"parts": {**old.parts, **made}})
             write_json(self.folder / MANIFEST, new.model_dump(mode="json"))
             self._tidy(new)
 
@@ -132,7 +126,7 @@ class LmdbFiles(Store):
             raise
 
     def _tidy(self, manifest: LmdbManifest) -> None:
-        named = {self._path(name, part.generation) for name, part in manifest.parts().items()}
+        named = {self._path(name, part.generation) for name, part in manifest.parts.items()}
         remove(*(path for path in self.folder.glob(f"*{ENDING}") if path not in named))
 
     def close(self) -> None:
