@@ -12,7 +12,7 @@ import numpy as np
 from unskew.learning.methods import LEARNERS
 from unskew.pages.colours import TRUTH as TRUE_LINE
 from unskew.pages.figures import line_legend, palette
-from unskew.pages.marks import Value, with_best
+from unskew.pages.numbers import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, markdown, write_page
 from unskew.studies.terms import method_term
 

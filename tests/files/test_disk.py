@@ -35,7 +35,7 @@ from unskew.files import (
     reading as disk_reading,
 )
 from unskew.files import writing as swapping
-from unskew.files.locks import scratch_folder
+from unskew.files.writing import scratch_folder
 from unskew.learning.fitting.runtime import write_tensors
 from unskew.workflows.runs.folder import claimed
 

@@ -17,7 +17,7 @@ from unskew.pages import colours
 from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
 from unskew.pages.documents.inspections import graph_figure
 from unskew.pages.figures import curves_figure, dots_figure, points_of
-from unskew.pages.marks import Value, with_best
+from unskew.pages.numbers import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.pages.svg import inline_svg
 from unskew_reproductions.figures import embedding_figure, sweep_figure

@@ -12,8 +12,7 @@ from unskew.learning.methods import LEARNERS
 from unskew.logs.log import simulated_by, write_log
 from unskew.measuring import SeedSummary
 from unskew.options.logs import SimulateArguments, TrafficArguments
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import command_line, metric_title
+from unskew.pages.numbers import Value, command_line, metric_title, with_best
 from unskew.pages.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
 from unskew.pages.page import BEST, Table
 from unskew.simulation import BEHAVIOURS, PositionBias, simulate

@@ -16,7 +16,7 @@ from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker, Trees
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Served
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import LogData

@@ -21,8 +21,7 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
 from unskew.serving.scoring import models as reloading
-from unskew.serving.scoring.models import Following, Models
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Following, Models, Served
 from unskew.serving.service.server import named
 from unskew.tables.lists.scaling import fit_scaler
 

@@ -23,7 +23,7 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import build
 from unskew.learning.scoring.scorer import digests
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Served
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists
 

@@ -25,7 +25,7 @@ from unskew.learning.rankers.networks import DoublyRobustMLP
 from unskew.learning.rankers.trees import tree_rankers
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Served
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Array, Lists
 
@@ -294,7 +294,7 @@ def test_a_graph_is_run_where_there_is_one(lists: Lists, tmp_path: Path) -> None
 def test_no_torch_is_imported(lists: Lists, tmp_path: Path) -> None:
     made(lists, "dla").save(tmp_path / "model")
     code = (
-        "import sys, numpy as np; from unskew.serving.scoring.served import Served\n"
+        "import sys, numpy as np; from unskew.serving.scoring.models import Served\n"
         "served = Served.load(sys.argv[1]); served.score(np.ones((3, 5)))\n"
         "print('torch' in sys.modules, served.engine)"
     )

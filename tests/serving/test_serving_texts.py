@@ -22,8 +22,7 @@ from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.parsing import read_request
-from unskew.serving.scoring.models import Models
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Models, Served
 from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.service.description import example_request
 from unskew.serving.settings import ServeSettings
@@ -300,7 +299,7 @@ def test_a_damaged_tokenizer_is_refused(bert: str, lists: Lists, tmp_path: Path)
 def test_neither_torch_nor_transformers_is_imported(bert: str, lists: Lists, tmp_path: Path) -> None:
     made(lists, CrossEncoder(model=bert)).save(tmp_path / "model")
     code = (
-        "import sys, numpy as np; from unskew.serving.scoring.served import Served\n"
+        "import sys, numpy as np; from unskew.serving.scoring.models import Served\n"
         "found = Served.load(sys.argv[1]).score_texts('wing', ['lift', 'drag'], np.ones((2, 4)))\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules, len(found))"
     )

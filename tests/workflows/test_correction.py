@@ -18,7 +18,7 @@ from unskew.measuring import ndcg_metric
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import read_candidates
 from unskew.serving.requests.parsing import read_request
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
 from unskew.workflows.runs.correction import Gains, Shows, make_safe

@@ -22,8 +22,7 @@ from unskew.learning.rankers import RANKERS
 from unskew.learning.scoring.model import Model, load_model
 from unskew.learning.scoring.scorer import Card
 from unskew.measuring import mean_over_seeds, ndcg_metric
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import around, spread
+from unskew.pages.numbers import Value, around, spread, with_best
 from unskew.pages.page import Figure, Section, Table
 from unskew.settings import checked, table_of
 from unskew.studies.compare.cells import dumped, hash_of

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from unskew.measuring import PairedTest, SeedSummary, mean_over_seeds, paired_t_test
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import metric_title
+from unskew.pages.numbers import Value, metric_title, with_best
 from unskew.pages.page import Section, Table
 from unskew.studies.compare.report import SD_OVER_SEEDS
 from unskew.studies.compare.verdict import marked

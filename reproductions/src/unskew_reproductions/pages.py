@@ -27,8 +27,7 @@ from unskew.measuring.ranked_lists import RankedLists
 from unskew.measuring.ranking import known_mean, measure_ranking
 from unskew.pages.documents.inspections import graph_figure
 from unskew.pages.figures import line_legend, palette
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import metric_title, spread
+from unskew.pages.numbers import Value, metric_title, spread, with_best
 from unskew.pages.page import Figure, Section, Table
 from unskew.pages.svg import WIDTH
 from unskew.settings import listed

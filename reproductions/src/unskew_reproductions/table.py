@@ -9,8 +9,7 @@ from typing import Any
 
 from unskew.measuring import SeedSummary
 from unskew.pages.figures import dots_figure
-from unskew.pages.marks import Column, Value, with_best
-from unskew.pages.numbers import around, metric_title, spread
+from unskew.pages.numbers import Column, Value, around, metric_title, spread, with_best
 from unskew.pages.page import Figure, Section, Table, Term
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare

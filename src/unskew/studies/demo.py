@@ -32,8 +32,7 @@ from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.options.runs import DemoArguments
 from unskew.pages.console import training_bar
 from unskew.pages.figures import curves_figure, dots_figure, palette, points_of
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import command_line
+from unskew.pages.numbers import Value, command_line, with_best
 from unskew.pages.origins import GENERATED, simulated_on
 from unskew.pages.page import PAGE_FILES, Figure, Page, Section, Table, write_page
 from unskew.results import Result

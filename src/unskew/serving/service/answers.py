@@ -23,8 +23,7 @@ from unskew.serving.explore.policy import Decision, Policy, as_ranked
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import Look, read_candidates
 from unskew.serving.requests.parsing import AskedRanking
-from unskew.serving.scoring.models import Models
-from unskew.serving.scoring.served import Served
+from unskew.serving.scoring.models import Models, Served
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.store.store import Store

@@ -14,8 +14,7 @@ from unskew.files import complete_file
 from unskew.measuring import ClickEvidence
 from unskew.pages.documents.proof import proof_sections
 from unskew.pages.figures import dots_figure
-from unskew.pages.marks import Value, with_best
-from unskew.pages.numbers import around, number, span, spread
+from unskew.pages.numbers import Value, around, number, span, spread, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES, Point
