@@ -4,7 +4,6 @@ from unskew.measuring.clicks import auc_metric as auc_metric
 from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
-from unskew.measuring.cmip import Cmip as Cmip
 from unskew.measuring.cmip import cmip_metric as cmip_metric
 from unskew.measuring.counterfactual.evidence import ClickEvidence as ClickEvidence
 from unskew.measuring.counterfactual.evidence import GainEstimate as GainEstimate
@@ -26,12 +25,9 @@ from unskew.measuring.experiments.tests import paired_t_test as paired_t_test
 from unskew.measuring.page_ndcg import PageNdcg as PageNdcg
 from unskew.measuring.page_ndcg import page_ndcg_metric as page_ndcg_metric
 from unskew.measuring.page_ndcg import rank_weights as rank_weights
-from unskew.measuring.ranked_lists import RankedLists as RankedLists
 from unskew.measuring.ranked_lists import rank_lists as rank_lists
 from unskew.measuring.ranking import DEFAULT_METRICS as DEFAULT_METRICS
 from unskew.measuring.ranking import Empty as Empty
-from unskew.measuring.ranking import Gain as Gain
-from unskew.measuring.ranking import RankingReport as RankingReport
 from unskew.measuring.ranking import arp_legacy_metric as arp_legacy_metric
 from unskew.measuring.ranking import arp_metric as arp_metric
 from unskew.measuring.ranking import dcg_metric as dcg_metric

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import resource
 import signal
 import sys
 import time
@@ -227,12 +228,8 @@ def learned_by(point: Point | None) -> dict[str, Any]:
     return {"method": method, "ranker": point.ranker.model_dump(mode="json"), "training": training}
 
 
-def peak_memory() -> float | None:
-    """The most memory that this process has had so far, in MB; None where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
+def peak_memory() -> float:
+    """The most memory that this process has had so far, in MB."""
     unit = 1e6 if sys.platform == "darwin" else 1e3
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
