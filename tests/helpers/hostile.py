@@ -22,9 +22,10 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Showing
+from unskew.serving.service.answers import Answering
 from unskew.serving.service.app import make_app
 from unskew.serving.service.guard import Guard
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.service.server import listen, uvicorn_options
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.tables.features.encoding import fit_encoding
@@ -61,9 +62,10 @@ def make_run(folder: Path) -> Path:
     return folder
 
 
-def app_of(folder: Path, showing: Showing | None = None, **more: Any) -> Any:
-    """The application over a run, with settings."""
-    return make_app(Models.open({"main": folder}), None, showing, ServeSettings(**more))
+def app_of(folder: Path, impressions: ImpressionLog | None = None, **more: Any) -> Any:
+    """The application over a run, with settings, and a log of pages if any."""
+    models = Models.open({"main": folder})
+    return make_app(Answering(models, ServeSettings(**more), impressions=impressions))
 
 
 @dataclass

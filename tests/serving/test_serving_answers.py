@@ -22,7 +22,7 @@ from unskew.serving.explore import Decision
 from unskew.serving.requests.bodies import BadRequest, RankAnswer, RankedDocument
 from unskew.serving.requests.parsing import AskedRanking, read_request
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Answering, Noted, Showing
+from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.service.description import listed
 from unskew.serving.settings import ServeSettings
 from unskew.tables.lists.scaling import fit_scaler
@@ -197,7 +197,7 @@ class Pages(list[Any]):
 def test_a_policy_orders_and_its_pages_are_written(folder: Path) -> None:
     plain = shown(answering(folder, store=Items()), asked()).ranking
     pages = Pages()
-    here = answering(folder, store=Items(), showing=Showing(Backwards(), pages))
+    here = answering(folder, store=Items(), policy=Backwards(), impressions=pages)
     answer = shown(here, asked(results=2, user="u"))
     assert answer.logged is True
     assert [one.id for one in answer.ranking] == [one.id for one in plain][::-1]
@@ -212,7 +212,7 @@ def test_a_policy_orders_and_its_pages_are_written(folder: Path) -> None:
 
 def test_what_is_refused_or_not_waited_for_is_no_page(folder: Path) -> None:
     pages = Pages()
-    here = answering(folder, store=Items(), showing=Showing(None, pages))
+    here = answering(folder, store=Items(), impressions=pages)
     with pytest.raises(BadRequest, match="no model is called"):
         here.answer([asked(), asked(model="x")], Noted())
     with pytest.raises(BadRequest, match="without a query") as told:
@@ -228,7 +228,7 @@ def test_nothing_is_explored_that_cannot_be_written(folder: Path) -> None:
     plain = shown(answering(folder, store=Items()), asked()).ranking
     pages = Pages()
     pages.full = True
-    here = answering(folder, store=Items(), showing=Showing(Backwards(), pages))
+    here = answering(folder, store=Items(), policy=Backwards(), impressions=pages)
     answer = shown(here, asked(), facts := Noted())
     assert answer.logged is False
     assert [one.id for one in answer.ranking] == [one.id for one in plain]

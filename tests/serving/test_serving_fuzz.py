@@ -24,7 +24,6 @@ pytest.importorskip("uvicorn")
 from hostile import GOOD, Answer, InProcess, Server, app_of, make_run, post, running, small
 
 from unskew.serving.requests.parsing import TENSORS
-from unskew.serving.service.answers import Showing
 from unskew.serving.service.impressions import ImpressionLog
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
@@ -168,7 +167,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def asked(run: Path) -> Iterator[InProcess]:
-    with InProcess(app_of(run, Showing(None, ImpressionLog(run.parent / "log")))) as found:
+    with InProcess(app_of(run, ImpressionLog(run.parent / "log"))) as found:
         yield found
 
 

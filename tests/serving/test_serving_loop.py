@@ -20,7 +20,7 @@ from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.measuring.shipping import Shipping
 from unskew.serving.explore import ExploreSettings
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Showing
+from unskew.serving.service.answers import Answering
 from unskew.serving.service.app import make_app
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import ServeSettings
@@ -39,10 +39,10 @@ class Loop:
         self.visitors = Visitors(lists, unskew.behaviours.BEHAVIOURS["position"](), seed=0)
         log = unskew.simulate(lists, "position", pages=1000, seed=0, cutoff=SHOWN)
         unskew.learn(log, "naive", ranker=SMALL, steps=200).save(self.live)
-        explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN)
-        self.showing = Showing(explore.build("live"), ImpressionLog(str(place / "served")))
+        explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN).build("live")
+        self.pages = ImpressionLog(str(place / "served"))
         models = Models.open({"live": self.live})
-        self.client = TestClient(make_app(models, None, self.showing, ServeSettings(poll=0.02)))
+        self.client = TestClient(make_app(Answering(models, ServeSettings(poll=0.02), None, explore, self.pages)))
 
     def request(self, number: int, query: int) -> dict[str, Any]:
         rows = self.visitors.candidates(query)
@@ -64,8 +64,7 @@ class Loop:
                 found = np.flatnonzero(self.visitors.click(rows))
                 clicks += [{"request_id": answer["request_id"], "id": ids[slot]} for slot in found]
             assert self.client.post("/v1/clicks", json={"clicks": clicks}).status_code == 202
-        assert self.showing.impressions is not None
-        self.showing.impressions.close()
+        self.pages.close()
 
     def learn(self, number: int) -> tuple[Diagnosis, Shipping]:
         """Learn from every other page so far, judge by the others, and replace what is served where that ships."""

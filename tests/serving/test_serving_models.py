@@ -21,7 +21,7 @@ from unskew.learning.scoring.model import build
 from unskew.serving.explore import TeamDraft
 from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Answering, Noted, Showing
+from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.settings import ServeSettings
 from unskew.serving.telemetry import Metrics
 from unskew.tables.lists.scaling import fit_scaler
@@ -41,8 +41,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(place: Path, asked: list[dict[str, Any]], pages: Pages) -> tuple[list[Any], Noted]:
     models = Models.open({name: place / name for name in ("live", "new", "strange")})
-    showing = Showing(TeamDraft(first="live", second="new"), pages, 3, "new")
-    here = Answering(models, ServeSettings(shadows=("new", "strange")), None, showing)
+    drafted = TeamDraft(first="live", second="new")
+    here = Answering(models, ServeSettings(shadows=("new", "strange")), None, drafted, pages, 3, "new")
     found = here.answer([read_request(each) for each in asked], facts := Noted())
     return found, facts
 
@@ -73,8 +73,8 @@ def test_models_are_interleaved_shadowed_and_explained_together(place: Path) -> 
 
 def test_a_second_model_that_cannot_score_leaves_the_page_as_it_was(place: Path) -> None:
     models = Models.open({"live": place / "live", "strange": place / "strange"})
-    showing = Showing(TeamDraft(first="live", second="strange"), None, 3, "strange")
-    here = Answering(models, ServeSettings(), None, showing)
+    drafted = TeamDraft(first="live", second="strange")
+    here = Answering(models, ServeSettings(), None, drafted, None, 3, "strange")
     (found,) = here.answer([read_request(request())], Noted())
     best = np.argsort(-unskew.load(place / "live").score(TABLE), kind="stable")
     assert (found["policy"], [one["was"] - 1 for one in found["ranking"]]) == ("none", best.tolist())

@@ -25,7 +25,6 @@ from hostile import make_run, running  # noqa: E402
 from schemathesis.checks import not_a_server_error  # noqa: E402
 from schemathesis.specs.openapi import checks as known  # noqa: E402
 
-from unskew.serving.service.answers import Showing  # noqa: E402
 from unskew.serving.service.impressions import ImpressionLog  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
@@ -52,8 +51,8 @@ CHECKS = [
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The schema of a server that asks for a token, which calls bring."""
     place = tmp_path_factory.mktemp("schema")
-    showing = Showing(None, ImpressionLog(place / "log"))
-    with running(make_run(place / "run"), showing=showing, token=TOKEN) as server:
+    pages = ImpressionLog(place / "log")
+    with running(make_run(place / "run"), impressions=pages, token=TOKEN) as server:
         found = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
         found.config.checks.negative_data_rejection.expected_statuses = [
             "400",

@@ -18,7 +18,6 @@ pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Answer, Client, Server, make_run, post, running, small
 
-from unskew.serving.service.answers import Showing
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits
 from unskew.terminal.runs import _warn_of_others
@@ -168,9 +167,9 @@ PATHS = [
 def test_no_word_of_a_request_becomes_a_file(run: Path, tmp_path: Path) -> None:
     """Nor a line of a log."""
     log = tmp_path / "log"
-    showing = Showing(None, ImpressionLog(log))
+    pages = ImpressionLog(log)
     before = sorted(str(each) for each in run.parent.rglob("*"))
-    with running(run, showing=showing) as server:
+    with running(run, impressions=pages) as server:
         for word in PATHS:
             asked = GOOD | {"query": word, "request_id": word, "user": word}
             asked["documents"] = [{"id": word, "features": {"price": 1, "brand": word}}]
@@ -190,10 +189,10 @@ def test_no_word_of_a_request_becomes_a_file(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_request_writes_little_into_the_log(run: Path, tmp_path: Path) -> None:
-    showing = Showing(None, ImpressionLog(tmp_path))
+    pages = ImpressionLog(tmp_path)
     documents = [{"id": str(at), "features": {"price": 1, "brand": None}} for at in range(1000)]
     asked: dict[str, Any] = {"query": "q" * 10_000, "documents": documents}
-    with running(run, showing=showing) as server:
+    with running(run, impressions=pages) as server:
         answer = server.ask(post(json.dumps(asked).encode()))
         assert (answer.status, "results" in answer.json["error"]) == (413, True)
         assert server.ask(post(json.dumps(asked | {"results": 10}).encode())).status == 200

@@ -22,6 +22,7 @@ from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import read_candidates
 from unskew.serving.requests.parsing import read_request, read_tensors
 from unskew.serving.scoring.models import Models
+from unskew.serving.service.answers import Answering
 from unskew.serving.service.app import make_app
 from unskew.serving.settings import Limits
 from unskew.tables.features.encoding import fit_encoding
@@ -152,7 +153,9 @@ def test_the_examples_of_the_docs_are_answered(tmp_path: Path) -> None:
     (shown,), (lines,) = (re.findall(rf"```{kind}\n(.*?)```", part, re.S) for kind in ("json", "python"))
     asked = json.loads(shown)
     asked["table"] |= {"names": ["price", "width"], "rows": [[19.9, 4.0], [25.0, None]]}
-    with TestClient(make_app(Models.open({"main": tmp_path / "run"})), base_url="http://localhost:8000") as client:
+    with TestClient(
+        make_app(Answering(Models.open({"main": tmp_path / "run"}))), base_url="http://localhost:8000"
+    ) as client:
         found: dict[str, Any] = {}
         exec(lines.replace("import httpx\n", ""), {"httpx": client}, found)
         answers = [found["answer"], client.post("/v1/rank", json=asked)]

@@ -70,14 +70,45 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Showing:
-    """How pages are made and where they are written."""
+class Answering:
+    """What answers: models, where features are looked up, how pages are made and where they are written."""
 
+    models: Models
+    settings: ServeSettings = field(default_factory=ServeSettings)
+    store: Store | None = None
     policy: Policy | None = None
     impressions: ImpressionLog | None = None
     seed: int = 0
     against: str | None = None
     """The model that the first one is interleaved with; None unless the policy takes two."""
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether an answer may have to wait for a disk or a network."""
+        return self.store is not None or self.impressions is not None
+
+    def answer(self, asked: Sequence[AskedRanking], facts: Noted) -> list[dict[str, object]]:
+        """An answer for each request, in their order, as `RankAnswer` has it."""
+        groups: dict[str, list[int]] = {}
+        for at, request in enumerate(asked):
+            if self.impressions is not None:
+                check_page(request, self.settings.limits)
+            groups.setdefault(self._named(request), []).append(at)
+        scored, look = dict[int, Scored](), None if self.store is None else cache(self.store.view)
+        for name, places in groups.items():
+            scored |= zip(places, self._group(name, [asked[at] for at in places], look, facts), strict=True)
+        facts.documents = sum(len(request.ids) for request in asked)
+        found = [scored[at] for at in range(len(asked))]
+        decisions = [self.decide(one) for one in found]  # all of them, before one is written
+        seen = None
+        if look is not None and look.cache_info().currsize:  # else nothing was looked up
+            seen = look().version
+        answers = []
+        for one, decision in zip(found, decisions, strict=True):
+            shown, logged = self.write(one, decision, facts)
+            policy = None if self.policy is None else shown.policy_id
+            answers.append(answered(one, shown, {"policy": policy, "store": seen, "logged": logged}))
+        return answers
 
     def decide(self, one: Scored) -> Decision:
         """What a request is shown."""
@@ -109,44 +140,6 @@ class Showing:
         facts.logged += 1
         return decision, True
 
-
-@dataclass(frozen=True)
-class Answering:
-    """What answers."""
-
-    models: Models
-    settings: ServeSettings
-    store: Store | None = None
-    showing: Showing = field(default_factory=Showing)
-
-    @cached_property
-    def waits(self) -> bool:
-        """Whether an answer may have to wait for a disk or a network."""
-        return self.store is not None or self.showing.impressions is not None
-
-    def answer(self, asked: Sequence[AskedRanking], facts: Noted) -> list[dict[str, object]]:
-        """An answer for each request, in their order, as `RankAnswer` has it."""
-        groups: dict[str, list[int]] = {}
-        for at, request in enumerate(asked):
-            if self.showing.impressions is not None:
-                check_page(request, self.settings.limits)
-            groups.setdefault(self._named(request), []).append(at)
-        scored, look = dict[int, Scored](), None if self.store is None else cache(self.store.view)
-        for name, places in groups.items():
-            scored |= zip(places, self._group(name, [asked[at] for at in places], look, facts), strict=True)
-        facts.documents = sum(len(request.ids) for request in asked)
-        found = [scored[at] for at in range(len(asked))]
-        decisions = [self.showing.decide(one) for one in found]  # all of them, before one is written
-        seen = None
-        if look is not None and look.cache_info().currsize:  # else nothing was looked up
-            seen = look().version
-        answers = []
-        for one, decision in zip(found, decisions, strict=True):
-            shown, logged = self.showing.write(one, decision, facts)
-            policy = None if self.showing.policy is None else shown.policy_id
-            answers.append(answered(one, shown, {"policy": policy, "store": seen, "logged": logged}))
-        return answers
-
     def _named(self, request: AskedRanking) -> str:
         name = request.head.model
         if name is None:
@@ -172,7 +165,7 @@ class Answering:
             why = parts[start:stop] if request.head.why and parts is not None else None
             own_id = request.head.request_id or uuid.uuid4().hex
             found.append(Scored(name, served, request, own_id, scores[start:stop], why=why, how=how))
-        against = self.showing.against if name == self.models.first else None
+        against = self.against if name == self.models.first else None
         beside = dict.fromkeys((*self.settings.shadows, *([] if against is None else [against])))
         others = {each: self._beside(each, asked, look, found, facts) for each in beside if each != name}
         if against is None:

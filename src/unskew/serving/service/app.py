@@ -50,13 +50,12 @@ from unskew.serving.requests.parsing import (
     read_request,
     read_tensors,
 )
-from unskew.serving.scoring.models import Following, Models
-from unskew.serving.service.answers import Answering, Noted, Showing
+from unskew.serving.scoring.models import Following
+from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.service.description import describe, listed
 from unskew.serving.service.guard import Guard, page_policy
 from unskew.serving.service.queue import Pace, ScoringQueue
-from unskew.serving.settings import Limits, ServeSettings
-from unskew.serving.store.store import Store
+from unskew.serving.settings import Limits
 from unskew.serving.telemetry import LOGGER, Metrics, log_event
 from unskew.settings import known
 
@@ -88,17 +87,11 @@ def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
 RANKING, TELLING = _errors(400, 401, 404, 408, 413, 415, 421, 422, 503), _errors(401, 421)
 
 
-def make_app(
-    models: Models,
-    store: Store | None = None,
-    showing: Showing | None = None,
-    settings: ServeSettings | None = None,
-) -> FastAPI:
+def make_app(answering: Answering) -> FastAPI:
     """The application, over models that are loaded; it closes the store and the log of pages when it ends."""
-    settings, showing = settings or ServeSettings(), showing or Showing()
+    models, settings, metrics = answering.models, answering.settings, Metrics()
     for name in settings.shadows:
         known("shadow", name, models)
-    metrics, answering = Metrics(), Answering(models, settings, store, showing)
     queue = ScoringQueue(settings.limits, metrics)
     upkeep = Upkeep(answering, queue, metrics)
     app = FastAPI(
@@ -110,7 +103,7 @@ def make_app(
         lifespan=upkeep.span,
     )
     _add_ranking(app, answering, queue, metrics)
-    _add_clicks(app, showing, settings.limits, metrics)
+    _add_clicks(app, answering, metrics)
     _add_facts(app, answering, upkeep, metrics)
     _add_errors(app)
     app.state.listed, app.state.limits = partial(listed, models, settings.shadows), settings.limits
@@ -162,14 +155,14 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
         return _plain({"answers": await answered(request, asked)})
 
 
-def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics) -> None:
+def _add_clicks(app: FastAPI, answering: Answering, metrics: Metrics) -> None:
     responses = _errors(400, 401, 408, 409, 413, 415, 421, 422, 503)
 
     @app.post("/v1/clicks", status_code=202, response_model=ClicksAnswer, responses=responses)
     async def clicks(request: Request) -> Response:
         """Tell what was clicked; the page and the document are looked for when the log is read."""
-        asked = checked(ClicksRequest, await _body(request, limits))
-        impressions, facts = showing.impressions, Noted()
+        asked = checked(ClicksRequest, await _body(request, answering.settings.limits))
+        impressions, facts = answering.impressions, Noted()
         if impressions is None:
             raise BadRequest("this server logs nothing; start it with --log FOLDER", status=409)
 
@@ -308,7 +301,7 @@ class Upkeep:
                 with suppress(asyncio.CancelledError):
                     await task
             self.queue.close()
-            for each in (self.answering.showing.impressions, self.answering.store):
+            for each in (self.answering.impressions, self.answering.store):
                 if each is not None:
                     each.close()
 
@@ -330,7 +323,7 @@ class Upkeep:
     def look(self) -> None:
         """Take up what changed."""
         self.answering.models.look(self._tell)
-        if (impressions := self.answering.showing.impressions) is not None:
+        if (impressions := self.answering.impressions) is not None:
             impressions.end_old()
         self._look_at_store()  # last, as it may be waited for
 

@@ -148,7 +148,7 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
         optional(package, "serve")
     token = None if plan.token_file is None else read_token(Path(plan.token_file))
     policy = plan.policy()
-    from unskew.serving.service.answers import Showing
+    from unskew.serving.service.answers import Answering
     from unskew.serving.service.app import make_app
     from unskew.serving.service.impressions import ImpressionLog
     from unskew.serving.store import open_store
@@ -160,8 +160,9 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     models = Models.open(folders, patience=patience)
     warnings.simplefilter("ignore")  # of single requests; what they bring is answered, not warned of
     impressions = None if plan.log is None else ImpressionLog(plan.log)
-    showing = Showing(policy, impressions, plan.seed, None if plan.explore is None else plan.explore.against)
-    app = make_app(models, store, showing, plan.model_copy(update={"token": token}))
+    settings = plan.model_copy(update={"token": token})
+    against = None if plan.explore is None else plan.explore.against
+    app = make_app(Answering(models, settings, store, policy, impressions, plan.seed, against))
     gc.collect()
     gc.freeze()  # what is here stays; looking at it again and again would hold requests up
     return app
