@@ -225,6 +225,8 @@ def _first(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str, text
     return Table(heads, rows[:MOST], title, texts, legend=rest)
 
 
+# ---- the best of a column ----
+
 NEAR = "≈"
 """The sign of numbers of which none is ahead of the others by more than the spread."""
 SAME = 0.0005

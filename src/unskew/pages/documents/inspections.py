@@ -20,6 +20,8 @@ from unskew.settings import listed
 if TYPE_CHECKING:
     from unskew.tracking.display_times import LearnedExamination
 
+# ---- causes of clicks ----
+
 SIZE = (420, 260)
 """Width and height of a drawn graph."""
 BESIDE = 9
@@ -128,6 +130,8 @@ def _clear(name: str, across: float, up: float) -> float:
     return min([*sides, 0.4])
 
 
+# ---- click models ----
+
 HOW = (
     "Mean log-likelihood of a held-out page; how far below the best, with its standard error over queries; "
     "perplexity of each click by itself, and of each given the clicks above it: 1 is certain and right, 2 a coin."
@@ -214,6 +218,9 @@ def _by_rank(title: str, models: Sequence[ComparedModel]) -> Figure:
     return curves_figure(title, curves, "conditional perplexity", from_zero=False)
 
 
+# ---- examination by display times ----
+
+
 def examination_page(found: LearnedExamination, origin: str = "", command: str = "") -> Page:
     """What `display_times` found; `origin` and `command` are the page's."""
     lead = (
@@ -242,6 +249,8 @@ def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, along: str) 
     points = [(row[key], row["mean"], None, None) for row in rows]
     return curves_figure(title, {"examination": points}, "mean examination", along=along)
 
+
+# ---- twins ----
 
 HEADS = ("1 %", "10 %", "50 %")
 

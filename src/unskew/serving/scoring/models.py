@@ -201,6 +201,8 @@ def _refuse_links(folder: Path) -> None:
             raise DataError(f"{name} is no file")
 
 
+# ---- followed ----
+
 Stamp = tuple[tuple[str, int, int, int, int], ...]
 """Name, inode, size and times of each file of a model."""
 SETTLING = 0.1
