@@ -129,11 +129,10 @@ class _Reader:
 
     def _goes_by_name(self, asked: AskedRanking) -> bool:
         """Whether features go by name; all of a request do, or none."""
-        given = asked.features
-        kinds = {isinstance(row, Mapping) for row in given.loose if row is not None}
-        kinds |= set() if given.loose else {bool(given.names)}
+        kinds = {isinstance(row, Mapping) for row in asked.rows if row is not None}
+        kinds |= set() if asked.rows else {bool(asked.names)}
         if len(kinds) > 1:
-            at = next(at for at, row in enumerate(given.loose) if isinstance(row, list))
+            at = next(at for at, row in enumerate(asked.rows) if isinstance(row, list))
             told = "features must be given by name for all documents, or by place for all"
             raise BadRequest(told, asked.place(at))
         if True in kinds and self.names is None:
@@ -143,22 +142,22 @@ class _Reader:
 
     def _by_name(self, asked: AskedRanking) -> tuple[Cells, bool]:
         """The cells of a request under the names that the model takes, and whether none is absent."""
-        given, names = asked.features, self.names or ()
-        if given.loose:
-            rows: list[Mapping[str, object]] = [row or {} for row in given.loose]  # type: ignore[misc]
+        names = self.names or ()
+        if asked.rows:
+            rows: list[Mapping[str, object]] = [row or {} for row in asked.rows]  # type: ignore[misc]
             try:
                 pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
                 return list(chain.from_iterable(map(pick, rows))), True
             except KeyError:
                 return [row.get(name, ABSENT) for row in rows for name in names], False
-        if (*given.names,) == names:
-            return given.values if isinstance(given.values, np.ndarray) else list(given.values), True
-        there = {name: at for at, name in enumerate(given.names)}
+        if (*asked.names,) == names:
+            return asked.values if isinstance(asked.values, np.ndarray) else list(asked.values), True
+        there = {name: at for at, name in enumerate(asked.names)}
         places = [there.get(name, -1) for name in names]
-        if isinstance(given.values, np.ndarray) and -1 not in places:
-            return given.values[:, places], True
-        cells = _listed(given.values)
-        starts = range(0, len(cells), given.width)
+        if isinstance(asked.values, np.ndarray) and -1 not in places:
+            return asked.values[:, places], True
+        cells = _listed(asked.values)
+        starts = range(0, len(cells), asked.width)
         return [ABSENT if at < 0 else cells[start + at] for start in starts for at in places], -1 not in places
 
     def _by_place(self, asked: AskedRanking) -> tuple[Cells, bool]:
@@ -166,14 +165,14 @@ class _Reader:
 
         Tracked clicks come last, and may be left to the store.
         """
-        given, width = asked.features, self.width
+        width = self.width
         if self.categories:
             raise BadRequest(f"{self.categories[0]} is a category; give features by name", asked.place(0))
-        if not given.loose and given.width == width:
-            return given.values if isinstance(given.values, np.ndarray) else list(given.values), True
-        rows: list[Any] = [*given.loose]
+        if not asked.rows and asked.width == width:
+            return asked.values if isinstance(asked.values, np.ndarray) else list(asked.values), True
+        rows: list[Any] = [*asked.rows]
         if not rows:
-            cells, step = _listed(given.values), given.width
+            cells, step = _listed(asked.values), asked.width
             rows = [cells[at * step : (at + 1) * step] for at in range(len(asked.ids))]
         for at, row in enumerate(rows):
             if row is not None and len(row) not in (width, width - len(self.tracked)):
@@ -202,12 +201,12 @@ class _Reader:
         first = next((place for place, cell in enumerate(cells) if cell is ABSENT), None)
         if first is None:
             return
-        at, given = first // self.width, asked.features
+        at = first // self.width
         if self.names is None or _brings_nothing(asked, at):
             raise BadRequest("a document has no features, and there is no store", asked.place(at))
         own = zip(self.names, cells[at * self.width :], strict=False)
         there = [name for name, cell in own if cell is not ABSENT]
-        others: Any = given.loose[at] if given.loose else given.names  # one of which may be a feature misspelt
+        others: Any = asked.rows[at] if asked.rows else asked.names  # one of which may be a feature misspelt
         try:
             refuse_absent(self.names, dict.fromkeys([*there, *(others or ())]), None)
         except DataError as error:
@@ -242,7 +241,7 @@ def _tracked(scorer: Scorer, names: Sequence[str] | None, width: int) -> list[st
 
 
 def _brings_nothing(asked: AskedRanking, at: int) -> bool:
-    return bool(asked.features.loose) and not asked.features.loose[at]
+    return bool(asked.rows) and not asked.rows[at]
 
 
 @contextmanager

@@ -46,31 +46,24 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class FeatureColumns:
-    """Features of documents: a table of them, or as each document has them."""
+class AskedRanking:
+    """A request that was read."""
 
+    head: RankHead
+    ids: Sequence[str]
+    form: Form = "documents"
+    prefix: str = ""
+    """Where it is in the body: empty, or requests.3. in a batch."""
+    texts: Sequence[str | None] = ()
+    """What each document says; empty where none says anything."""
+    rows: Sequence[Row] = ()
+    """Of each document its own features, where they are no table."""
     names: Sequence[str] = ()
     """Of the columns of a table; none where they go by place."""
     values: Sequence[object] | Array = ()
     """n times D of a table, as JSON has them; or a matrix [n, D] of float32, NaN where missing."""
     width: int = 0
     """D; the most that a document has where each has its own."""
-    loose: Sequence[Row] = ()
-    """Of each document its own, where there is no table."""
-
-
-@dataclass(frozen=True)
-class AskedRanking:
-    """A request that was read."""
-
-    head: RankHead
-    ids: Sequence[str]
-    features: FeatureColumns
-    form: Form = "documents"
-    prefix: str = ""
-    """Where it is in the body: empty, or requests.3. in a batch."""
-    texts: Sequence[str | None] = ()
-    """What each document says; empty where none says anything."""
 
     @property
     def ranks(self) -> Array:
@@ -186,7 +179,7 @@ def read_tensors(raw: bytes, limits: Limits | None = None) -> AskedRanking:
     >>> from safetensors.numpy import save
     >>> told = {"unskew": '{"query": "q", "ids": ["a"], "names": ["price"]}'}
     >>> asked = read_tensors(save({"features": np.float32([[1.5]])}, metadata=told))
-    >>> asked.ids, asked.head.query, asked.features.names, asked.features.values.tolist()
+    >>> asked.ids, asked.head.query, asked.names, asked.values.tolist()
     (['a'], 'q', ['price'], [[1.5]])
     """
     limits, (header, data) = limits or Limits(), _parts(raw)
@@ -203,7 +196,8 @@ def read_tensors(raw: bytes, limits: Limits | None = None) -> AskedRanking:
         raise BadRequest(f"{len(head.ids):,} ids, and {documents:,} rows", "ids")
     if head.names and len(head.names) != columns:
         raise BadRequest(f"{len(head.names):,} names, and {columns:,} columns", "names")
-    return _fitting(AskedRanking(head, head.ids, FeatureColumns(head.names, matrix, columns), "tensors"), limits)
+    asked = AskedRanking(head, head.ids, "tensors", names=head.names, values=matrix, width=columns)
+    return _fitting(asked, limits)
 
 
 def _asked(request: RankRequest, limits: Limits, prefix: str = "") -> AskedRanking:
@@ -211,31 +205,30 @@ def _asked(request: RankRequest, limits: Limits, prefix: str = "") -> AskedRanki
         own = request.documents
         texts = [each.get("text") for each in own]
         rows: list[Row] = [each.get("features") for each in own]
-        columns = FeatureColumns(loose=rows, width=max(map(len, filter(None, rows)), default=0))
         said = texts if any(text is not None for text in texts) else ()
-        return _fitting(
-            AskedRanking(request, [each["id"] for each in own], columns, "documents", prefix, said), limits
-        )
+        width = max(map(len, filter(None, rows)), default=0)
+        ids = [each["id"] for each in own]
+        return _fitting(AskedRanking(request, ids, "documents", prefix, said, rows, width=width), limits)
     ids, names, cells = request.table.ids, request.table.names, request.table.rows
-    columns = FeatureColumns(loose=[None] * len(ids))
-    if cells or names:
-        if len(cells) != len(ids):
-            raise BadRequest(f"{len(ids):,} ids, and {len(cells):,} rows", f"{prefix}table.rows")
-        width = len(names) or len(cells[0])
-        if {*map(len, cells)} != {width}:
-            wrong = next(at for at, row in enumerate(cells) if len(row) != width)
-            told = f"{len(cells[wrong]):,} values, and {width:,} columns"
-            raise BadRequest(told, f"{prefix}table.rows.{wrong}")
-        columns = FeatureColumns(names, list(chain.from_iterable(cells)), width)
-    return _fitting(AskedRanking(request, ids, columns, "table", prefix), limits)
+    if not cells and not names:
+        return _fitting(AskedRanking(request, ids, "table", prefix, rows=[None] * len(ids)), limits)
+    if len(cells) != len(ids):
+        raise BadRequest(f"{len(ids):,} ids, and {len(cells):,} rows", f"{prefix}table.rows")
+    width = len(names) or len(cells[0])
+    if {*map(len, cells)} != {width}:
+        wrong = next(at for at, row in enumerate(cells) if len(row) != width)
+        told = f"{len(cells[wrong]):,} values, and {width:,} columns"
+        raise BadRequest(told, f"{prefix}table.rows.{wrong}")
+    values = list(chain.from_iterable(cells))
+    return _fitting(AskedRanking(request, ids, "table", prefix, names=names, values=values, width=width), limits)
 
 
 def _fitting(asked: AskedRanking, limits: Limits) -> AskedRanking:
     """The same, if no id or column is there twice, and documents bring no more than is read."""
     if (at := repeated(asked.ids)) is not None:
         raise BadRequest(f"two documents have the id {asked.ids[at][:80]!r}", asked.id_place(at))
-    if (at := repeated(asked.features.names)) is not None:
-        told = f"two columns are called {asked.features.names[at][:80]!r}"
+    if (at := repeated(asked.names)) is not None:
+        told = f"two columns are called {asked.names[at][:80]!r}"
         raise BadRequest(told, f"{asked.names_place(0)}.{at}")
     given = {
         name: ranks for name in ("position", "engine_score") if (ranks := getattr(asked.head, name)) is not None
@@ -247,8 +240,8 @@ def _fitting(asked: AskedRanking, limits: Limits) -> AskedRanking:
             raise BadRequest(
                 f"{len(asked.ids):,} documents, and {len(ranks):,} of {name}", f"{asked.prefix}{name}"
             )
-    if asked.features.width > limits.features:
-        told = f"{asked.features.width:,} features, at most {limits.features:,} are read"
+    if asked.width > limits.features:
+        told = f"{asked.width:,} features, at most {limits.features:,} are read"
         raise BadRequest(told, asked.documents, 413)
     return asked
 
