@@ -67,7 +67,7 @@ def run(reader: str) -> None:
         path.write_bytes(data)
         target = stage.Stage(folder / "staged", batch=7)
         try:
-            READERS[reader]([path], target, OPTIONS)
+            READERS[reader](target, OPTIONS).read([path])
         except UnskewError:
             return
         staged = target

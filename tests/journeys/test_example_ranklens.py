@@ -101,7 +101,7 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
 
 def test_movies_of_the_sample(example: dict[str, ModuleType], tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
-    READERS["metarank"]([SAMPLE], stage, IngestOptions())
+    READERS["metarank"](stage, IngestOptions()).read([SAMPLE])
     movies = example["ranklens_movies"].read_movies(stage.close()["item_fields"])
     assert movies["m1"]["genres"] == ["drama", "comedy"]
     assert movies["m1"]["vote_avg"] == [6.5]

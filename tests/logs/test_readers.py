@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 def stage(folder: Path, reader: str, /, *names: str, **options: Any) -> Stage:
     """Read samples by name into a folder."""
     target = Stage(folder)
-    READERS[reader]([SAMPLES / reader / name for name in names], target, IngestOptions(**options))
+    READERS[reader](target, IngestOptions(**options)).read([SAMPLES / reader / name for name in names])
     target.close()
     return target
 
@@ -250,7 +250,7 @@ def test_ranklens_real_data_has_the_click_rates_that_it_is_known_for(tmp_path: P
     if not path.exists():
         pytest.skip("no RankLens data")
     target = Stage(tmp_path)
-    READERS["metarank"]([path], target, IngestOptions())
+    READERS["metarank"](target, IngestOptions()).read([path])
     staged = target
     staged.close()
     assert (staged.rows("impressions"), staged.rows("clicks"), staged.rows("rejected")) == (9_800 * 24, 46_125, 0)

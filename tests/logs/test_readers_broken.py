@@ -37,7 +37,7 @@ GOOD = {
 
 def stage(folder: Path, reader: str, /, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder / "staged")
-    READERS[reader](paths, target, IngestOptions(**options))
+    READERS[reader](target, IngestOptions(**options)).read(paths)
     target.close()
     return target
 

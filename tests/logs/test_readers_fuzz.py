@@ -35,7 +35,7 @@ def check(reader: str, data: bytes, suffix: str = "") -> None:
         target = Stage(Path(folder) / "staged", batch=7)
         options = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})
         try:
-            READERS[reader]([path], target, options)
+            READERS[reader](target, options).read([path])
         except UnskewError:
             return
         staged = target

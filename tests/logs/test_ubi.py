@@ -27,7 +27,7 @@ NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)
 
 def read(folder: Path, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder)
-    READERS["ubi"](paths, target, IngestOptions(**options))
+    READERS["ubi"](target, IngestOptions(**options)).read(paths)
     target.close()
     return target
 

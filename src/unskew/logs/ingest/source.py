@@ -269,7 +269,7 @@ class _Opening:
         known("format", kind, (*KINDS, *READERS))
         scratch = self.scratch or self.engine.scratch
         stage, options, engine = Stage(scratch / kind), self.options, self.engine
-        READERS[kind](all_files(sources), stage, options)
+        READERS[kind](stage, options).read(all_files(sources))
         folders = stage.close()
         sides = {name: folders[name] for name in SIDES if name in folders}
         if "impressions" not in folders:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from unskew.logs.ingest.formats.baidu import read_baidu
-from unskew.logs.ingest.formats.metarank import read_metarank
-from unskew.logs.ingest.formats.stage import Stage
-from unskew.logs.ingest.formats.tiangong import read_tiangong
-from unskew.logs.ingest.formats.ubi import read_ubi
-from unskew.logs.ingest.formats.yandex import read_yandex
-from unskew.tables.reading.options import IngestOptions
+from unskew.logs.ingest.formats.baidu import Baidu
+from unskew.logs.ingest.formats.metarank import Metarank
+from unskew.logs.ingest.formats.records import Reader
+from unskew.logs.ingest.formats.tiangong import TianGong
+from unskew.logs.ingest.formats.ubi import Ubi
+from unskew.logs.ingest.formats.yandex import Yandex
 
-Reader = Callable[[Sequence[Path], Stage, IngestOptions], None]
-"""Streams files into a stage; raises DataError where a file cannot be read at all."""
-
-READERS: Mapping[str, Reader] = {
-    "baidu": read_baidu,
-    "metarank": read_metarank,
-    "tiangong": read_tiangong,
-    "ubi": read_ubi,
-    "yandex": read_yandex,
+READERS: Mapping[str, type[Reader]] = {
+    "baidu": Baidu,
+    "metarank": Metarank,
+    "tiangong": TianGong,
+    "ubi": Ubi,
+    "yandex": Yandex,
 }
 """The reader of each format, by the name that `format` takes."""
-
-__all__ = ["READERS", "Reader"]

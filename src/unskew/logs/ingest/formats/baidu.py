@@ -12,10 +12,7 @@ would give the click away. Annotations go to the side table `labels`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from unskew.logs.ingest.formats.records import each_line
+from unskew.logs.ingest.formats.records import LineReader
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import Broken, cell_number, identifier, text, utf8, whole
 from unskew.tables.reading.options import IngestOptions
@@ -50,17 +47,11 @@ WIDEST = 9
 """Columns of an annotation, with empty ones behind it."""
 
 
-def read_baidu(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
-    """Stage the pages and annotations of Baidu-ULTR files."""
-    reader = _Baidu(stage, options)
-    each_line(paths, stage, options, reader.take, reader.broken)
-
-
-class _Baidu:
+class Baidu(LineReader):
     """Reads lines in the order of the log, and keeps the page that they are in until it is whole."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
-        self.stage, self.options = stage, options
+        super().__init__(stage, options)
         self.page, self.query = "", ""
         self.results = 0
 

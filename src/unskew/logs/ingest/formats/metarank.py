@@ -12,16 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 
-from unskew.logs.ingest.formats.records import each_json
-from unskew.logs.ingest.formats.stage import Stage
+from unskew.logs.ingest.formats.records import JsonReader
 from unskew.logs.ingest.formats.values import Broken, identifier, number, optional_identifier, text, time
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import to_micros
-from unskew.tables.reading.options import IngestOptions
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -31,16 +28,8 @@ NO_QUERY = "all"
 MOST_FIELDS = 10_000
 
 
-def read_metarank(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
-    """Stage the rankings and clicks of Metarank events."""
-    each_json(paths, stage, options, _Metarank(stage, options).take)
-
-
-class _Metarank:
+class Metarank(JsonReader):
     """Turns events into rows of impressions, clicks and items."""
-
-    def __init__(self, stage: Stage, options: IngestOptions) -> None:
-        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Read one event, whatever its kind."""

@@ -1,13 +1,15 @@
-"""The loop that all readers share: cut a file into records, take each one, reject those that are broken."""
+"""What readers of all formats share: cut a file into records, take each one, reject those that are broken."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from unskew.errors import DataError
 from unskew.files import unpacked
@@ -22,42 +24,62 @@ HELD = 1_000
 _SPECIAL = re.compile(rb'["\\{}\[\]]')
 
 
-def each_line(
-    paths: Sequence[Path],
-    stage: Stage,
-    options: IngestOptions,
-    take: Callable[[bytes], None],
-    broken: Callable[[bytes], None] = lambda raw: None,
-) -> None:
-    """Hand every line to `take`, which raises Broken before it stages anything; `broken` is told of such lines."""
-    for path in paths:
-        for row, raw, too_long in lines(path, options):
-            if not stage.attempt(path, row, raw, partial(take, raw), too_long=too_long):
-                broken(raw)
+class Reader(ABC):
+    """Reads the files of one format into a stage; an error where a file cannot be read at all."""
+
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
+        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
+
+    @abstractmethod
+    def read(self, paths: Sequence[Path]) -> None:
+        """Stage what these files say, in their order."""
 
 
-def each_json(
-    paths: Sequence[Path], stage: Stage, options: IngestOptions, take: Callable[[Mapping[str, Any]], None]
-) -> None:
-    """Hand every JSON object to `take`: of JSON lines, of arrays, and the documents of index exports."""
-    for path in paths:
-        for row, raw, too_long in pieces(path, options):
-            try:
-                if too_long:
-                    raise Broken("line_too_long")
-                values = unwrap(parse_json(raw))
-            except Broken as reason:
-                stage.read()
-                stage.reject(path, row, str(reason), raw)
-                continue
-            for value in values:
-                stage.read()
+class LineReader(Reader):
+    """Takes every line by itself."""
+
+    def read(self, paths: Sequence[Path]) -> None:
+        """Take every line, and reject those that are broken."""
+        for path in paths:
+            for row, raw, too_long in lines(path, self.options):
+                if not self.stage.attempt(path, row, raw, partial(self.take, raw), too_long=too_long):
+                    self.broken(raw)
+
+    @abstractmethod
+    def take(self, raw: bytes) -> None:
+        """One line; raises Broken before anything of it is staged."""
+
+    def broken(self, raw: bytes) -> None:
+        """A line was rejected."""
+
+
+class JsonReader(Reader):
+    """Takes every JSON object: of JSON lines, of arrays, and the documents of index exports."""
+
+    def read(self, paths: Sequence[Path]) -> None:
+        """Take every object, and reject what is none or broken."""
+        for path in paths:
+            for row, raw, too_long in pieces(path, self.options):
                 try:
-                    if not isinstance(value, dict):
-                        raise Broken("not_an_object")
-                    take(value)
+                    if too_long:
+                        raise Broken("line_too_long")
+                    values = unwrap(parse_json(raw))
                 except Broken as reason:
-                    stage.reject(path, row, str(reason), raw if len(values) == 1 else _head(value))
+                    self.stage.read()
+                    self.stage.reject(path, row, str(reason), raw)
+                    continue
+                for value in values:
+                    self.stage.read()
+                    try:
+                        if not isinstance(value, dict):
+                            raise Broken("not_an_object")
+                        self.take(value)
+                    except Broken as reason:
+                        self.stage.reject(path, row, str(reason), raw if len(values) == 1 else _head(value))
+
+    @abstractmethod
+    def take(self, record: Mapping[str, Any]) -> None:
+        """One object; raises Broken before anything of it is staged."""
 
 
 def unwrap(value: Any) -> list[Any]:

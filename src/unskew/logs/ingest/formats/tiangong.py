@@ -22,9 +22,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
-from unskew.logs.ingest.formats.records import HELD, lines
+from unskew.logs.ingest.formats.records import HELD, Reader, lines
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import (
     Broken,
@@ -45,24 +44,22 @@ _TAGS = re.compile(rb"\s*(<[^<>]*>\s*)+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].*|[0-9]{10,19}(\.[0-9]*)?", re.ASCII)
 
 
-def read_tiangong(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
-    """Stage the pages, clicks and labels of TianGong-ST files."""
-    for path in paths:
-        reader = _TianGong(path, stage, options)
-        for row, raw, too_long in lines(path, options):
-            reader.line(row, raw, too_long)
-        reader.unfinished()
+class TianGong(Reader):
+    """Takes the lines of files one after another; holds the interaction under way."""
 
-
-class _TianGong:
-    """Reads the lines of one file, and keeps the interaction that they are in until it ends."""
-
-    def __init__(self, path: Path, stage: Stage, options: IngestOptions) -> None:
-        self.path, self.stage, self.options = path, stage, options
-        self.zone = ZoneInfo(options.time.zone)
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
+        super().__init__(stage, options)
         self.visit: str | None = None
         self.start = self.size = 0
         self.held: list[bytes] = []
+
+    def read(self, paths: Sequence[Path]) -> None:
+        """Take every line; neither a session nor an interaction goes on in the next file."""
+        for path in paths:
+            self.path, self.visit = path, None
+            for row, raw, too_long in lines(path, self.options):
+                self.line(row, raw, too_long)
+            self.unfinished()
 
     def line(self, row: int, raw: bytes, too_long: bool) -> None:
         """A line of XML, or a label where no interaction is under way."""

@@ -11,11 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from unskew.errors import DataError, Option
-from unskew.logs.ingest.formats.records import each_json
-from unskew.logs.ingest.formats.stage import Stage
+from unskew.logs.ingest.formats.records import JsonReader
 from unskew.logs.ingest.formats.values import (
     Broken,
     find,
@@ -28,7 +26,6 @@ from unskew.logs.ingest.formats.values import (
     whole,
 )
 from unskew.tables.engine.engine import Engine
-from unskew.tables.reading.options import IngestOptions
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -41,20 +38,16 @@ NO_QUERY = "all"
 FURTHEST = 32_767
 
 
-def read_ubi(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
-    """Stage the pages and clicks of UBI files."""
-    reader = _Ubi(stage, options)
-    each_json(paths, stage, options, reader.take)
-    if not reader.pages and stage.ignored["impression_event"]:
-        stage.notes.append("no query has hit ids; impression events alone do not make pages")
-
-
-class _Ubi:
+class Ubi(JsonReader):
     """Turns queries into pages and events into clicks, in the order in which they come."""
 
-    def __init__(self, stage: Stage, options: IngestOptions) -> None:
-        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
-        self.pages = 0
+    pages = 0
+
+    def read(self, paths: Sequence[Path]) -> None:
+        """Take every object; a note where none makes a page."""
+        super().read(paths)
+        if not self.pages and self.stage.ignored["impression_event"]:
+            self.stage.notes.append("no query has hit ids; impression events alone do not make pages")
 
     def take(self, record: Mapping[str, Any]) -> None:
         """A query, an event, or the action line of a bulk request."""

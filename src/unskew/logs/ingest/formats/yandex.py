@@ -10,10 +10,7 @@ in every session, so it is kept as `time_offset` and is no timestamp. Judgments 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from unskew.logs.ingest.formats.records import each_line
+from unskew.logs.ingest.formats.records import LineReader
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import Broken, identifier, utf8, whole
 from unskew.tables.reading.options import IngestOptions
@@ -23,16 +20,11 @@ MOST_SHOWN = 100_000
 """Different documents that one session may show; a longer session is no person's."""
 
 
-def read_yandex(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
-    """Stage the pages, clicks and judgments of the challenge's files."""
-    each_line(paths, stage, options, _Yandex(stage, options).take)
-
-
-class _Yandex:
+class Yandex(LineReader):
     """Reads lines in the order of the log, and keeps the pages of a session until it ends."""
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
-        self.stage, self.options = stage, options
+        super().__init__(stage, options)
         self.visit = self.latest = ""
         self.shown: dict[str, str] = {}  # document -> the latest page of the visit that showed it
 
