@@ -236,6 +236,15 @@ def optional(package: str, extra: str) -> Any:
         raise MissingExtra(extra, package) from error
 
 
+def first_line(error: BaseException) -> str:
+    r"""What a package complains about, without the lines that follow; its kind where it says nothing.
+
+    >>> first_line(ValueError("no such column\n  at line 7")), first_line(KeyboardInterrupt())
+    ('no such column', 'KeyboardInterrupt')
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def printable(path: Path | str) -> str:
     """A name as valid text on one line."""
     return str(path).encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\r", "\\r")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.learning.fitting.distributed import Parallel, RowGroup, own_parts
+from unskew.learning.fitting.distributed import Parallel, own_parts
 from unskew.learning.fitting.loop import Fit, Progress, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import Context, Vectorization
@@ -100,7 +100,7 @@ def assert_close(one: Path, other: Path) -> None:
 
 def test_the_parts_of_an_epoch_are_its_rows(log: Log) -> None:
     whole = Batches(reduce_log(log), size=10, seed=3)
-    parts = [RowGroup(whole, worker, 3) for worker in range(3)]
+    parts = [whole.every(3, worker) for worker in range(3)]
     assert {len(part) for part in parts} == {len(parts[0])}
     order, dealt = whole._shuffle(0), [part._shuffle(0) for part in parts]
     joined = torch.stack(dealt, 1).flatten()[: len(order)]
@@ -114,7 +114,7 @@ def test_a_second_network_goes_on_by_the_mean_over_parts(log: Log) -> None:
     method = Vectorization(dimension=2, penalty=0.0).build(Context(int(log.position.max())))
     tower = build_tower(MLP(sizes=(4,)), log.lists.dim, method).eval()
     whole = Batches(reduce_log(log), size=16)
-    parts = own_parts([0.5, 0.5], lambda worker: RowGroup(whole, worker, 2))
+    parts = own_parts([0.5, 0.5], lambda worker: whole.every(2, worker))
     weights, gradients = list(tower.side.parameters()), []
     for part in parts:
         batch = part.draws.at(0)

@@ -137,7 +137,7 @@ def test_a_model_is_saved_without_a_graph_that_differs(
 
 def test_what_has_no_graph_says_why(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(log, "dla", Trees()).save(tmp_path / "trees")
-    monkeypatch.setattr(onnx_graph, "available", lambda: False)
+    monkeypatch.setattr(onnx_graph.onnx, "available", lambda: False)
     made(log, "vectorization", Trees()).save(tmp_path / "vectors")
     made(log, "dla", MLP(sizes=(8,))).save(tmp_path / "absent")
     missing = "pip install 'unskew"

@@ -270,7 +270,7 @@ def test_without_onnx_a_network_is_refused_and_says_what_to_do(
 ) -> None:
     model = made(lists, "dla")
     model.save(tmp_path / "whole")
-    monkeypatch.setattr(onnx_graph, "available", lambda: False)
+    monkeypatch.setattr(onnx_graph.onnx, "available", lambda: False)
     model.save(tmp_path / "bare")
     with pytest.raises(RunError, match=r"without a graph: the packages onnx .* --to onnx` writes it"):
         Served.load(tmp_path / "bare")

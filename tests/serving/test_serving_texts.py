@@ -251,7 +251,7 @@ def test_what_cannot_be_served_says_why(bert: str, lists: Lists, tmp_path: Path)
 def test_an_encoder_that_is_too_large_is_told(
     bert: str, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_graph, "LARGEST", 100)
+    monkeypatch.setattr(onnx_graph.onnx, "LARGEST", 100)
     made(lists, CrossEncoder(model=bert)).save(tmp_path / "model")
     with pytest.raises(RunError, match="and a graph at most 100"):
         Served.load(tmp_path / "model")

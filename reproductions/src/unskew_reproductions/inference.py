@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from unskew.learning.fitting.runtime import threads
-from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
+from unskew.learning.methods import Context, MethodConfig
+from unskew.learning.methods.naive import Naive
+from unskew.learning.methods.vectorization import Vectorization
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import Model, build
 from unskew.pages.page import Section, Table, Term

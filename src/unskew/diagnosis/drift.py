@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from scipy.special import chdtrc, rel_entr
@@ -37,10 +37,8 @@ from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table
 from unskew.types import Array, Log
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 State = Literal["present", "absent", "cannot tell"]
 LEVEL = 0.005
@@ -103,7 +101,7 @@ class Drift(Result):
 
     @property
     def sentence(self) -> str:
-        """The answer."""
+        """What has changed, and whether propensities of the old log still hold."""
         what = f"Changed: {', '.join(self.changed)}." if self.changed else "No drift was found."
         told = {
             "hold": "Propensities of the old log still hold.",

@@ -7,6 +7,7 @@ from unskew.files.reading import PathLike as PathLike
 from unskew.files.reading import digest_of as digest_of
 from unskew.files.reading import read_json as read_json
 from unskew.files.reading import unpacked as unpacked
+from unskew.files.reading import whole_lines as whole_lines
 from unskew.files.writing import CACHED as CACHED
 from unskew.files.writing import Ours as Ours
 from unskew.files.writing import beside as beside

@@ -9,7 +9,7 @@ import hashlib
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,8 @@ from unskew.errors import DataError
 
 READ = 2**20
 """Bytes that are read at once."""
+HEAD = 2000
+"""Bytes that are told of a line that is too long."""
 FREE = 64 * 2**20
 """Bytes that a compressed file may always grow to."""
 EXPANSION = 200
@@ -91,6 +93,32 @@ def unpacked(
             raise DataError(f"cannot be read: {error.strerror}", path=path) from error
         what = f"the archive is cut short or damaged ({str(error)[:200] or type(error).__name__})"
         raise DataError(what, path=path, line=line, hint="download or compress the file again") from error
+
+
+def whole_lines(blocks: Iterable[bytes], longest: int) -> Iterator[tuple[int, bytes, bool]]:
+    r"""Bytes of any size as blocks of whole lines, each with the number of its first line.
+
+    Of a line that grows past `longest` without an end comes its head alone, by itself, and True.
+
+    >>> list(whole_lines([b"a\nb", b"c\n", b"defg", b"h\ni"], 3))
+    [(1, b'a', False), (2, b'bc', False), (3, b'defg', True), (4, b'i', False)]
+    """
+    number, rest, skipping = 1, b"", False
+    for block in blocks:
+        if skipping:
+            _, newline, rest = block.partition(b"\n")
+            if not newline:
+                continue
+            number, skipping, block = number + 1, False, b""
+        text, newline, rest = (rest + block).rpartition(b"\n")
+        if newline:
+            yield number, text, False
+            number += text.count(b"\n") + 1
+        if len(rest) > longest:
+            yield number, rest[:HEAD], True
+            rest, skipping = b"", True
+    if rest:
+        yield number, rest, False
 
 
 def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unskew.errors import DataError, optional
+from unskew.errors import DataError, first_line, optional
 from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.types import Array
 
@@ -65,7 +65,7 @@ class LightGBMFormat:
 
 
 class XGBoostFormat:
-    """The same of XGBoost."""
+    """How XGBoost predicts, explains and writes its boosters."""
 
     ending = "json"
 
@@ -75,7 +75,7 @@ class XGBoostFormat:
         return np.asarray(booster.predict(data, iteration_range=(first, first + count)))
 
     def shapley(self, booster: Any, rows: Array, count: int, threads: int = 0) -> Array:
-        """By TreeSHAP."""
+        """What each feature adds to the first trees, and their mean, as that of LightGBM."""
         data = package("xgboost").DMatrix(rows, nthread=max(threads, 1))
         return np.asarray(booster.predict(data, pred_contribs=True, iteration_range=(0, count)))
 
@@ -99,7 +99,7 @@ class XGBoostFormat:
         try:
             booster.load_model(bytearray(text, "utf-8"))
         except library.core.XGBoostError as error:
-            raise DataError(f"not an XGBoost model: {str(error).splitlines()[0]}", path=path) from error
+            raise DataError(f"not an XGBoost model: {first_line(error)}", path=path) from error
         return booster
 
     def size(self, booster: Any) -> tuple[int, int]:
@@ -120,8 +120,7 @@ class Forest:
     boosters: Sequence[Any]
     kept: Sequence[int]
     """Trees in use of each booster."""
-    start: Array
-    """[O] outputs before the first tree."""
+    start: Array  # [O] outputs before the first tree
     weights: Array | None = None
     """w [O] where the score is outputs . w; None where it is not."""
     threads: int = 0

@@ -186,9 +186,8 @@ class BiasTower(nn.Module):
         super().__init__()
         coded, self.numbers = factors.sizes, factors.numbers
         self.start = BiasTable(factors, starts, trained=False) if coded else None
-        bound = 1 / math.sqrt(
-            max(sum(coded.values()) + len(self.numbers), 1)
-        )  # as a linear layer on one-hot codes
+        inputs = sum(coded.values()) + len(self.numbers)
+        bound = 1 / math.sqrt(max(inputs, 1))  # as a linear layer on one-hot codes
 
         def drawn(*shape: int) -> Tensor:
             return torch.empty(*shape).uniform_(-bound, bound)

@@ -233,10 +233,8 @@ def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:
 class Tally:
     """How often a column has each value."""
 
-    values: Array
-    """[U] ascending: float64, or texts as objects."""
-    counts: Array
-    """[U] float64."""
+    values: Array  # [U] ascending: float64, or texts as objects
+    counts: Array  # [U] float64
     missing: int = 0
     rounded: bool = False
 

@@ -23,6 +23,7 @@ from unskew.logs.log import TABLE, featured, log_of, log_tables, outside
 from unskew.names import KEYS, NO_NAMES, NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import as_utc, united
 from unskew.tables.engine.parquet import alike, impressions_in, parquet_files, read_unified, row_of, unified
 from unskew.tables.frames import arrow_table, is_frame, storable
@@ -32,8 +33,6 @@ from unskew.tables.schema import required
 from unskew.types import Lists, Log
 
 if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
     from unskew.logs.ingest.ingest import IngestKeywords
     from unskew.logs.ingest.summary import IngestedLog
 
@@ -104,8 +103,6 @@ def check_rows(engine: Engine, log: Table, *, weighted: bool = False) -> None:
 
 def weights(engine: Engine, log: Table, feedback: str) -> tuple[Table, bool]:
     """The log with feedback in the place of click, 0 where missing, and whether it is more than 0 and 1."""
-    import ibis
-
     kind = log[feedback].type()
     if not (kind.is_numeric() or kind.is_boolean()):
         raise DataError((Column(feedback), f" is of type {kind}"), hint="feedback is a number from 0")

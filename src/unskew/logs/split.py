@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from unskew.options.logs import SplitArguments
 from unskew.results import Result
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
+from unskew.tables.engine.expressions import Table, ibis
 
 DAY = 86_400
 """Seconds of the cells in which a boundary is searched first."""
@@ -164,8 +162,6 @@ def known_pages(impressions: Table, unit: str) -> Table:
 
 def unit_starts(pages: Table, unit: str) -> Table:
     """The pages, the `second` in which the visit of each began, and one page of every visit that `opens` it."""
-    import ibis
-
     if unit == "page_id":
         pages = pages.mutate(began=pages.start, opens=ibis.literal(True))
     elif "began" not in pages.columns:

@@ -42,12 +42,9 @@ class Logger(Config, ABC):
 class LinearRanker:
     """A trained linear ranker: score = w·(x - mean)/scale, the favourite feature included."""
 
-    mean: Array
-    """[D] float64."""
-    scale: Array
-    """[D] float64, never 0."""
-    weights: Array
-    """[D] float64."""
+    mean: Array  # [D] float64
+    scale: Array  # [D] float64, never 0
+    weights: Array  # [D] float64
 
     def scores(self, lists: Lists) -> Array:
         """Scores of these or of other lists, [N] float64: one ranker can log training and validation lists."""

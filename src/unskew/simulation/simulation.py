@@ -113,10 +113,8 @@ def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> Shown:
 class Chunk:
     """Pages as drawn, padded."""
 
-    query: Array
-    """[S] int64."""
-    shuffled: Array
-    """[S] bool."""
+    query: Array  # [S] int64
+    shuffled: Array  # [S] bool
     shown: Shown
     outcome: Outcome
 

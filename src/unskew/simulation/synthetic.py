@@ -101,37 +101,24 @@ def draw_lists(
 class ListWorld:
     """What lists of one kind share."""
 
-    informative: Array
-    """[I] columns that carry the utility."""
-    parent: Array
-    """[D] column that a feature is a noisy copy of; itself where it is not a copy."""
-    query_share: Array
-    """[D] share of a feature's variance that belongs to the query."""
-    kind: Array
-    """[D] index into KINDS."""
-    shift: Array
-    """[D]."""
-    stretch: Array
-    """[D]."""
-    saturating: Array
-    """[I] s."""
-    inner: Array
-    """[I, H] W."""
-    offset: Array
-    """[H] b."""
-    outer: Array
-    """[H] v."""
-    pairs: Array
-    """[P, 2] indices into `informative`."""
-    products: Array
-    """[P] c."""
+    informative: Array  # [I] columns that carry the utility
+    parent: Array  # [D] column that a feature is a noisy copy of; itself where it is not a copy
+    query_share: Array  # [D] share of a feature's variance that belongs to the query
+    kind: Array  # [D] index into KINDS
+    shift: Array  # [D]
+    stretch: Array  # [D]
+    saturating: Array  # [I] s
+    inner: Array  # [I, H] W
+    offset: Array  # [H] b
+    outer: Array  # [H] v
+    pairs: Array  # [P, 2] indices into `informative`
+    products: Array  # [P] c
     confounder: int | None
     mean: float = 0.0
     """Mean of the utility before it is scaled."""
     scale: float = 1.0
     """Spread of the utility before it is scaled."""
-    thresholds: Array = field(default_factory=lambda: np.zeros(0))
-    """[grades - 1], where the next grade begins."""
+    thresholds: Array = field(default_factory=lambda: np.zeros(0))  # [grades - 1], where the next grade begins
 
     def utility(self, latent: Array) -> Array:
         """Utility u of documents with latent features [N, D], [N] float32."""

@@ -25,7 +25,10 @@ from rich.console import Console
 from unskew.errors import MissingExtra
 from unskew.files import Ours, complete_folder, write_json
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
+from unskew.learning.methods import MethodConfig
+from unskew.learning.methods.dla import DLA
+from unskew.learning.methods.ipw import IPW
+from unskew.learning.methods.naive import Labeled, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.names import REQUIRED
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Column, Table, ibis
 from unskew.tables.engine.functions import as_utc, bit_or, finite
 from unskew.tracking.traces import DEEP, rank_bit
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Column, Table
-
 
 HOUR = 3600
 """Seconds of an hour."""
@@ -58,8 +55,6 @@ def known_time(rows: Table, name: str) -> Column:
 
 def page_table(rows: Table) -> Table:
     """One row per page: its hour, what its clicks say, what is wrong, and whether it says a rank `twice`."""
-    import ibis
-
     bit = rank_bit(rows.position)
     clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
     strange = {  # times that are none
@@ -96,8 +91,6 @@ def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -
 
     `seen` has hour, page_id and ranks of those that were counted before, `until` and `oldest` are hours.
     """
-    import ibis
-
     if seen is None:
         known = pages.mutate(known=ibis.literal(False), further=ibis.literal(False))
     else:
@@ -128,8 +121,6 @@ def met_before(pages: Table, seen: Table) -> Table:
 
 def counted_rows(rows: Table, pages: Table, *, any_twice: bool) -> Table:
     """The rows of these pages, every rank of a page once, with the page's columns."""
-    import ibis
-
     inside = pages.select("page_id", "hour", "first_click", "last_click", "twice")
     inside = inside.rename(page="page_id")
     joined = rows.join(inside, rows.page_id == inside.page).drop("page")
@@ -171,8 +162,6 @@ MILLI = 1000
 
 def hourly_sums(rows: Table) -> Table:
     """The sums of the rows of pages that count, by `hour`, query_id, doc_id and position."""
-    import ibis
-
     c = rows.click == 1
     first, last = c & (rows.position == rows.first_click), c & (rows.position == rows.last_click)
     flags: dict[str, Any] = {
@@ -209,8 +198,6 @@ def hourly_sums(rows: Table) -> Table:
 
 def _thousandths(known: Any, value: Any) -> Any:
     """A number in whole thousandths, rounded half up on every engine; 0 where it is not known."""
-    import ibis
-
     return (ibis.ifelse(known, value, 0.0) * MILLI + 0.5).floor().cast("int64")
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
+from typing import Annotated, Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -34,12 +34,10 @@ from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import Config, checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import finite
 from unskew.tracking.traces import TRACE, behaviour_features, used_features, with_traces
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 MARKER, TREES = "examination.json", "trees.txt"
 EXAMINATION = Ours(MARKER, (TREES, "table.md", "report.html", "figure.svg"))
@@ -278,8 +276,6 @@ def learn_examination(
 
 def clean(engine: Engine, impressions: Table) -> Table:
     """The columns that traces are made of, in plain types; times that are no numbers are null."""
-    import ibis
-
     kept = [name for name in ("display_time", "dwell_time") if name in impressions.columns]
     seconds = {}
     for name in kept:
@@ -291,16 +287,12 @@ def clean(engine: Engine, impressions: Table) -> Table:
 
 def shown_label(rows: Table, settings: DisplayTimes) -> Any:
     """1 where the display time says examined, 0 where it says not, else null."""
-    import ibis
-
     t = rows.display_time
     return ibis.cases((t > settings.seen, 1), (t < settings.unseen, 0), else_=ibis.null("int64")).cast("int64")
 
 
 def add_examination(engine: Engine, impressions: Table, model: DisplayTimeModel) -> Table:
     """The impressions with a column `examination`, ê of every result; distinct traces are predicted once."""
-    import ibis
-
     require_columns(NEEDED, impressions.columns, hint="examination is judged by them")
     rows = clean(engine, impressions.drop("examination") if "examination" in impressions.columns else impressions)
     traced = with_traces(rows)
@@ -317,8 +309,6 @@ def add_examination(engine: Engine, impressions: Table, model: DisplayTimeModel)
 
 def examination_curves(engine: Engine, rows: Table, ranks: int = 10) -> dict[str, Any]:
     """Mean examination by position, and by ranks below the last click of the page (the paper's Figure 4)."""
-    import ibis
-
     by_rank = rows.group_by("position").agg(mean=rows.examination.mean(), n=rows.count())
     clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
     pages = rows.group_by(page="page_id").agg(last=clicked.max())

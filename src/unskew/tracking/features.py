@@ -17,22 +17,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.joins import find_rows
 from unskew.tables.schema import to_array
 from unskew.tracking.delivery import MILLI, SUMS
 from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.windows import WINDOWS, read_window
 from unskew.types import Array, Lists
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 LOGS = {"log_displays": "displays", "log_clicks": "clicks", "log_long_dwells": "long_dwells"}
 """Feature, and the sum that it is the logarithm of."""
@@ -66,8 +63,6 @@ def click_features(engine: Engine, store: TrackingStore) -> Table:
 
 
 def _of_window(table: Table, window: str) -> Table:
-    import ibis
-
     sums = {name: table[name].sum().cast("float64") for name in SUMS}
     ranks = (table.position.cast("int64") * table.displays).sum().cast("float64")
     pairs = table.group_by("query_id", "doc_id").agg(**sums, ranks=ranks)

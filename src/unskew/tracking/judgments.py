@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from unskew.options.logs import JudgeArguments
 from unskew.results import Result
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import MILLI
@@ -40,10 +41,6 @@ from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
 from unskew.tracking.windows import read_window
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 ESTIMATORS = ("ipw", "affine", "doubly_robust")
 RANKS = 10

@@ -17,7 +17,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -25,10 +24,8 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, remove, write_json
 from unskew.settings import Config, checked
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table
 from unskew.tracking.delivery import KEY, SUMS
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 MANIFEST = "store.json"
 FOLDERS = ("partials", "pages", "windows")

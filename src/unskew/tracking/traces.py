@@ -17,15 +17,13 @@ code of ours runs inside the engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from unskew.tables.engine.expressions import Column, Table, ibis
 from unskew.tables.engine.functions import bit_or
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Column, Table
 
 TRACE = ("position", "mask", "length", "dwell")
 """What the features of an impression follow from."""
@@ -51,8 +49,6 @@ OWN = ("clicked", "last_click", "dwell")
 
 def rank_bit(position: Any) -> Column:
     """The bit of a rank, int64."""
-    import ibis
-
     # a power and no shift: engines take the 1 of a shift for one of 32 bits
     bit: Column = ibis.literal(2.0) ** ibis.greatest(ibis.least(position, DEEP), 0)
     return bit.cast("int64")
@@ -60,8 +56,6 @@ def rank_bit(position: Any) -> Column:
 
 def with_traces(rows: Table) -> Table:
     """The rows with their traces, as columns trace_position, trace_mask, trace_length, trace_dwell."""
-    import ibis
-
     clicked = ibis.ifelse(rows.click == 1, rank_bit(rows.position), ibis.literal(0, "int64"))
     length = ibis.least(rows.position.max(), DEEP).cast("int32")
     pages = rows.group_by(trace_page="page_id").agg(trace_mask=bit_or(clicked), trace_length=length)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from unskew.errors import ConfigError, DataError, LimitError, Option
 from unskew.logs.reader import AnyLog, open_log, place_of
@@ -25,6 +25,7 @@ from unskew.options.logs import TrackArguments
 from unskew.results import Result
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table
 from unskew.tracking.delivery import (
     BROKEN,
     HOUR,
@@ -38,9 +39,6 @@ from unskew.tracking.delivery import (
 from unskew.tracking.display_times import add_examination, load_examination
 from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, writing
 from unskew.tracking.windows import LONGEST, due, publish_window
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 REFRESH = ("due", "all", "none")
 STRANGE = ("display_time_missing", "display_time_negative", "dwell_time_negative", "clock_back")

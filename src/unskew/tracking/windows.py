@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import KEY, SUMS, merged
 from unskew.tracking.store import Manifest, Published, TrackingStore, open_tracking
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 
 class Span(NamedTuple):

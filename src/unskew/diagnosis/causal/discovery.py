@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -42,11 +42,9 @@ from unskew.logs.presentation import as_arrow
 from unskew.names import REQUIRED
 from unskew.settings import Config, require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table
 from unskew.tables.schema import check_values, to_array, whole_numbers
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 Edges = Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)]
 """Causes with their effects, as settings give them."""
@@ -81,8 +79,7 @@ class Pool:
     """Impressions to draw samples from."""
 
     variables: Variables
-    extra: Array
-    """[N] bool: impressions that are there for their click, and not in samples of all impressions."""
+    extra: Array  # [N] bool: impressions that are there for their click, and not in samples of all impressions
 
     @classmethod
     def of(cls, columns: Mapping[str, Array], extra: Array) -> Pool:

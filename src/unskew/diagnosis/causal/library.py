@@ -33,8 +33,7 @@ from unskew.types import Array
 
 LEFT = 1e-6
 """Share of the trace that may be left."""
-RIDGE = 1e-3
-"""e."""
+RIDGE = 1e-3  # e
 
 
 def conditional_p_value(kernel: Any, x: Array, y: Array, z: Array) -> float:

@@ -44,8 +44,7 @@ from unskew.logs.presentation import Kind, Presentation
 
 WIDTH = 4
 """E, what each variable goes in as."""
-HIDDEN = 16
-"""H of a network."""
+HIDDEN = 16  # H
 FAR = 8.0
 """Deviations from the mean that a number is taken as at most."""
 

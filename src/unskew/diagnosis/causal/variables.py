@@ -63,8 +63,7 @@ class Variables:
     """[N, d] float64 each, in the order of the tiers; numbers standardised, categories as zeros and ones."""
     codes: Mapping[str, Array]
     """[N] int64 each: the same as categories, numbers cut into four parts as full as each other."""
-    rows: Array
-    """[N] int64: which of the impressions these are."""
+    rows: Array  # [N] int64: which of the impressions these are
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,9 @@ from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table
 from unskew.tables.joins import encodable, encode, match
 from unskew.types import Array, Lists, Log
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 PATTERN = "clicked"
 """What the reduction calls the click that it keeps apart."""

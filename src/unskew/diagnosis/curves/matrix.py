@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,28 +39,22 @@ from unskew.errors import DataError
 from unskew.names import NO_NAMES, Names
 from unskew.results import Result
 from unskew.settings import require_columns
+from unskew.tables.engine.expressions import Table
 from unskew.tables.features.tables import is_table
 from unskew.tables.frames import arrow_table
 from unskew.tables.joins import encodable
 from unskew.tables.lists.letor import read_letor
 from unskew.types import Array, Lists
 
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 @dataclass(frozen=True)
 class LevelSums:
     """Pairs by ascending level."""
 
-    shown: Array
-    """[P, K]."""
-    bounds: Array
-    """[L + 1] where the pairs of each level begin."""
-    cells: Array
-    """[C] where displays are, in the table laid out flat."""
-    once: Array
-    """[C] whether there is a single one."""
+    shown: Array  # [P, K]
+    bounds: Array  # [L + 1] where the pairs of each level begin
+    cells: Array  # [C] where displays are, in the table laid out flat
+    once: Array  # [C] whether there is a single one
 
     @classmethod
     def of(cls, pairs: SwapPairs, level: Array) -> tuple[LevelSums, Array]:
@@ -154,7 +148,7 @@ class RateMatrix(Result):
     null_values: tuple[float, ...] = ()
     """95th percentiles of these, were the rank 1."""
     p: float | None = None
-    """Of rank 1."""
+    """Chance of rates as far from rank 1 as these, if rank 1 were true."""
     second: float | None = None
     """Second singular value over the first."""
     flatter: float | None = None

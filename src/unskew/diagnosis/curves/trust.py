@@ -171,7 +171,6 @@ def _fitted(pairs: SwapPairs, ranks: int, clicks: int) -> TrustFit:
 
 
 def _slots(pairs: SwapPairs, ranks: int) -> RandomSlots:
-    """Sums of some pairs."""
     pair, rank = np.nonzero(pairs.shown[:, :ranks])
     none = np.zeros(len(pair))
     slots = RandomSlots(ranks)
@@ -253,14 +252,10 @@ class SlopeFit(NamedTuple):
 class SlopeModel:
     """The likelihood of pairs; parameters are logits of l and h, log √v, and logarithms of shares, in a row."""
 
-    shown: Array
-    """[P, K]."""
-    clicks: Array
-    """[P, K]."""
-    stratum: Array
-    """[P] int, 0 to S - 1."""
-    ranks: Array
-    """[K]."""
+    shown: Array  # [P, K]
+    clicks: Array  # [P, K]
+    stratum: Array  # [P] int, 0 to S - 1
+    ranks: Array  # [K]
 
     @property
     def u(self) -> Array:

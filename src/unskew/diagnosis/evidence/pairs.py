@@ -33,6 +33,7 @@ from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.diagnosis.evidence.sums import document_cells
 from unskew.diagnosis.evidence.tables import LogTables
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import ibis
 from unskew.tables.joins import encode, match
 from unskew.types import Array, Lists
 
@@ -48,12 +49,9 @@ FEW_QUERIES = 20
 class SwapPairs:
     """Displays and clicks of pairs that were seen under two contexts or more."""
 
-    shown: Array
-    """[P, X]."""
-    clicks: Array
-    """[P, X]."""
-    cluster: Array
-    """[P] int, what is independent of each other: the query, or the pair where queries are few."""
+    shown: Array  # [P, X]
+    clicks: Array  # [P, X]
+    cluster: Array  # [P] int, what is independent of each other: the query, or the pair where queries are few
     queries: int
     """How many queries these are of."""
     share: float = 1.0
@@ -85,12 +83,9 @@ class SwapPairs:
 class WithinFit:
     """Coefficients of contexts, and how sure they are."""
 
-    b: Array
-    """[D]."""
-    covariance: Array
-    """[D, D], from scores added up by cluster."""
-    information: Array
-    """[X, X], the Laplacian of the graph over contexts."""
+    b: Array  # [D]
+    covariance: Array  # [D, D], from scores added up by cluster
+    information: Array  # [X, X], the Laplacian of the graph over contexts
 
     def wald(self, which: Array) -> float:
         """p of some coefficients being 0 all together."""
@@ -207,8 +202,6 @@ def merged(engine: Engine, cells: Any, equal: pa.Table) -> Any:
 
     Equal ones of several queries are a query of their own: nothing but their features tells of them.
     """
-    import ibis
-
     named: Any = cells.mutate(query_id=cells.query_id.cast("string"), doc_id=cells.doc_id.cast("string"))
     joined: Any = named.left_join(engine.from_arrow(equal), ["query_id", "doc_id"])
     known, name = joined["equal"].notnull(), ibis.literal("equal ") + joined["equal"].cast("string")

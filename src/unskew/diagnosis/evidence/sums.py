@@ -42,10 +42,8 @@ class Coverage(Result):
 class SwapSums:
     """Clicks of ranks on the same documents, by bucket of queries."""
 
-    up: Array
-    """[B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents."""
-    clicks: Array
-    """[P] clicks at each rank on documents that were shown at others too."""
+    up: Array  # [B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents
+    clicks: Array  # [P] clicks at each rank on documents that were shown at others too
     share: float = 1.0
     """Share of the log's queries that was looked at."""
     coverage: Coverage | None = None

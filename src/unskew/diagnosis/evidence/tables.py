@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
@@ -35,11 +35,9 @@ from unskew.logs.reader import check_rows, open_log, place_of, weights
 from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.schema import required
 from unskew.types import Array, Log
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 Made = TypeVar("Made")
 BUCKETS = 100
@@ -212,8 +210,6 @@ def bucket_of(query: Any) -> Any:
 
 def _hashed(query: Any, first: int) -> Any:
     """Three hexadecimal digits of the MD5, from `first` on, the first one least."""
-    import ibis
-
     digest = query.cast("string").hexdigest("md5")
     digits = [ibis.literal(DIGITS).find(digest.substr(first + place, 1)) * 16**place for place in range(3)]
     return sum(digits[1:], digits[0]).cast("int64")
@@ -221,8 +217,6 @@ def _hashed(query: Any, first: int) -> Any:
 
 def _typed(shown: Table, segments: Mapping[str, Any]) -> Table:
     """The columns that are counted, in the types that they are counted in."""
-    import ibis
-
     told = "randomized" in shown.columns
     judged = {"label": shown.label.cast("string")} if "label" in shown.columns else {}
     random: Any = shown.randomized.cast("boolean").fill_null(False) if told else ibis.literal(False)
@@ -287,8 +281,6 @@ def choose_segments(
 
 def _clean(column: Any) -> Any:
     """A column without numbers that are none; None where it holds nothing that can be told apart."""
-    import ibis
-
     kind = column.type()
     if kind.is_floating():
         return ibis.cases((column.isnan() | column.isinf(), ibis.null(kind)), else_=column)
@@ -310,8 +302,6 @@ def edges_of(engine: Engine, shown: Table, column: Any) -> list[float]:
 
 def ranges(column: Any, edges: Sequence[float]) -> Any:
     """The range of every number, in words; null where there is none."""
-    import ibis
-
     names = range_names(edges)
     below = [(column < edge, ibis.literal(name)) for edge, name in zip(edges, names[:-1], strict=True)]
     return ibis.cases(*below, (column.notnull(), ibis.literal(names[-1])), else_=ibis.null("string"))

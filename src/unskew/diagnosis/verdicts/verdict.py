@@ -118,7 +118,6 @@ def verdicts(
 
 
 def _chance(p: float) -> str:
-    """A p in words."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 

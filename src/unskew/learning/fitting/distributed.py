@@ -32,7 +32,6 @@ from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
 from unskew.learning.fitting.training import Training, move_along
 from unskew.learning.methods.contract import MethodModule
-from unskew.logs.counts.batches import Batches
 
 # ---- processes ----
 
@@ -85,29 +84,6 @@ def workers_of(training: Training) -> int:
 
 
 # ---- parts of a step ----
-
-
-class RowGroup(Batches):
-    """Every W-th of the rows that `Batches` draws in an epoch."""
-
-    def __init__(self, whole: Batches, worker: int, workers: int) -> None:
-        """Share the tables of `whole`."""
-        vars(self).update(vars(whole))
-        self.worker, self.workers = worker, workers
-        self.size = -(-whole.size // workers)
-        self._epoch = -1
-
-    def __len__(self) -> int:
-        return -(-self._own // self.size)
-
-    @property
-    def _own(self) -> int:
-        return -(-self._draws // self.workers)
-
-    def _shuffle(self, epoch: int) -> Tensor:
-        order = super()._shuffle(epoch)
-        own = torch.arange(self._own) * self.workers + self.worker
-        return order[own % len(order)]
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,8 @@ from unskew.types import Array, Lists, Log
 class Groups:
     """Groups of documents with labels, as LambdaMART takes them: rows of a group follow one another."""
 
-    features: Array
-    """[N, D] float32."""
-    labels: Array
-    """[N] clicks or grades."""
+    features: Array  # [N, D] float32
+    labels: Array  # [N] clicks or grades
     sizes: Array
     """Rows of each group."""
     position: Array | None = None
@@ -71,9 +69,7 @@ def groups(part: Lists | Log, scaler: Scaler, pages: int, seed: int) -> Groups:
 
 def page_groups(log: Log, features: Array, *, pages: int, seed: int) -> Groups:
     """Pages with both clicked and unclicked results, at most so many, sorted by the rank shown."""
-    filled = log.sizes > 0  # reduceat does not know empty pages
-    clicks = np.zeros(len(log), np.int64)
-    clicks[filled] = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1][filled])
+    clicks = np.bincount(np.repeat(np.arange(len(log)), log.sizes), log.click, minlength=len(log))
     useful = np.flatnonzero((clicks > 0) & (clicks < log.sizes))
     if not len(useful):
         raise DataError("no page has both a clicked and an unclicked result", path=log.lists.name)

@@ -1,41 +1,30 @@
 """One paper, one file; `METHODS` lists them."""
 
-from unskew.learning.methods.additive import Additive as Additive
-from unskew.learning.methods.affine import Affine as Affine
-from unskew.learning.methods.affine_list import AffineList as AffineList
-from unskew.learning.methods.approximated_dr import ApproximatedDR as ApproximatedDR
-from unskew.learning.methods.bal import BAL as BAL
-from unskew.learning.methods.bal import FBBAL as FBBAL
-from unskew.learning.methods.bal import PBBAL as PBBAL
+from unskew.learning.methods.additive import Additive
+from unskew.learning.methods.affine import Affine
+from unskew.learning.methods.affine_list import AffineList
+from unskew.learning.methods.approximated_dr import ApproximatedDR
+from unskew.learning.methods.bal import BAL, FBBAL, PBBAL
 from unskew.learning.methods.contract import Context as Context
 from unskew.learning.methods.contract import Learner as Learner
 from unskew.learning.methods.contract import MethodConfig as MethodConfig
 from unskew.learning.methods.contract import MethodModule as MethodModule
-from unskew.learning.methods.disentanglement import GradientReversal as GradientReversal
-from unskew.learning.methods.disentanglement import TowerDropout as TowerDropout
-from unskew.learning.methods.dla import DLA as DLA
-from unskew.learning.methods.doubly_robust import DoublyRobust as DoublyRobust
-from unskew.learning.methods.edot import EDot as EDot
-from unskew.learning.methods.edot import EInter as EInter
-from unskew.learning.methods.ipw import IPW as IPW
-from unskew.learning.methods.lbd import LBD as LBD
-from unskew.learning.methods.lbd import LBDBer as LBDBer
-from unskew.learning.methods.lbd import LBDLips as LBDLips
-from unskew.learning.methods.lbd import Unlimited as Unlimited
-from unskew.learning.methods.mixem import MixEM as MixEM
-from unskew.learning.methods.naive import Labeled as Labeled
-from unskew.learning.methods.naive import Naive as Naive
-from unskew.learning.methods.packages import LightGBM as LightGBM
-from unskew.learning.methods.packages import LightGBMPosition as LightGBMPosition
+from unskew.learning.methods.disentanglement import GradientReversal, TowerDropout
+from unskew.learning.methods.dla import DLA
+from unskew.learning.methods.doubly_robust import DoublyRobust
+from unskew.learning.methods.edot import EDot, EInter
+from unskew.learning.methods.ipw import IPW
+from unskew.learning.methods.lbd import LBD, LBDBer, LBDLips, Unlimited
+from unskew.learning.methods.mixem import MixEM
+from unskew.learning.methods.naive import Labeled, Naive
+from unskew.learning.methods.packages import LightGBM, LightGBMPosition, XGBoost, XGBoostUnbiased
 from unskew.learning.methods.packages import PackageConfig as PackageConfig
-from unskew.learning.methods.packages import XGBoost as XGBoost
-from unskew.learning.methods.packages import XGBoostUnbiased as XGBoostUnbiased
-from unskew.learning.methods.pair_debias import PairDebias as PairDebias
-from unskew.learning.methods.pal import PAL as PAL
-from unskew.learning.methods.regression_em import RegressionEM as RegressionEM
-from unskew.learning.methods.tal import TAL as TAL
-from unskew.learning.methods.upe import UPE as UPE
-from unskew.learning.methods.vectorization import Vectorization as Vectorization
+from unskew.learning.methods.pair_debias import PairDebias
+from unskew.learning.methods.pal import PAL
+from unskew.learning.methods.regression_em import RegressionEM
+from unskew.learning.methods.tal import TAL
+from unskew.learning.methods.upe import UPE
+from unskew.learning.methods.vectorization import Vectorization
 
 METHODS: dict[str, type[MethodConfig]] = {
     "naive": Naive,

@@ -89,7 +89,7 @@ class ApproximatedDRMethod(Levelled):
         return COMBINATIONS[self.config.combination](estimates[..., 0], estimates[..., 1], z)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The three losses."""
+        """The losses of imputation, affine estimate and coefficient, added up."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         logits = self.from_mean(relevance[..., :2], batch)
         loss = repaired_loss if self.config.coefficient_loss == "repaired" else published_loss

@@ -104,7 +104,7 @@ class BALConfig(LevelConfig):
 
     @property
     def serp(self) -> tuple[str, ...]:
-        """The columns."""
+        """The columns that say how a result looks."""
         return self.factors
 
     @abstractmethod

@@ -167,7 +167,7 @@ class Side:
     sizes: tuple[int, ...]
     """Its hidden units."""
     width: int
-    """Its outputs."""
+    """How many outputs it has."""
     later: bool
     """Goes on alone when the ranker is trained."""
     penalty: float

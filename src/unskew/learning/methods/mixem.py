@@ -61,7 +61,7 @@ class MixEMMethod(Levelled, LogitBias):
         return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The mean over pages."""
+        """The expected loss of a page under the mixture, averaged over pages."""
         z = self.logits(self.from_mean(relevance, batch), batch)
         losses = mixture_loss(z, batch.clicks, where=batch.where, temperature=self.config.temperature)
         count = batch.where.any(-1)

@@ -33,7 +33,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unskew.errors import ConfigError, DataError, Key, optional
+from unskew.errors import ConfigError, DataError, Key, first_line, optional
 from unskew.learning.rankers.networks import MLP, NOTHING, ClickNetworks, RankerConfig, alone, network
 from unskew.tables.lists.inputs import Tokens
 from unskew.types import Array, Lists
@@ -250,11 +250,8 @@ def open_encoder(config: TextRanker) -> TextEncoder:
         else:
             model = package.AutoModel.from_pretrained(config.model)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(
-            f"{config.model!r} is neither a folder with an encoder nor a name on the hub within reach ({first})",
-            argument=Key("ranker.model"),
-        ) from error
+        what = f"{config.model!r} is neither a folder with an encoder nor a name on the hub within reach"
+        raise ConfigError(f"{what} ({first_line(error)})", argument=Key("ranker.model")) from error
     return TextEncoder(model.float(), tokenizer, config)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from unskew.errors import DataError, optional
+from unskew.errors import DataError, first_line, optional
 from unskew.files import read_json
 from unskew.settings import Config
 from unskew.types import Array
@@ -115,14 +115,14 @@ def opened(content: bytes, outputs: Sequence[str] = (OUTPUT,), threads: int = 1)
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=folding
         )
     except Exception as error:  # its errors have no common base
-        raise DataError(f"not a graph: {_first(error)}") from error
+        raise DataError(f"not a graph: {first_line(error)[:200]}") from error
     names = [*outputs]
 
     def run(given: Mapping[str, Array]) -> list[Array]:
         try:
             return list(session.run(names, dict(given)))
         except Exception as error:
-            raise DataError(f"the graph cannot be run: {_first(error)}") from error
+            raise DataError(f"the graph cannot be run: {first_line(error)[:200]}") from error
 
     return run
 
@@ -149,11 +149,6 @@ def _runtime() -> Any:
     )
     runtime.create_and_register_allocator(place, runtime.OrtArenaCfg({"max_mem": most, **usual}))
     return runtime
-
-
-def _first(error: Exception) -> str:
-    """The first line of a message."""
-    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
 
 
 # ---- texts ----

@@ -18,24 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import RunError
+from unskew.errors import RunError, first_line
 from unskew.files import complete_file, write_json
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.text_rankers import FOLDER, TextEncoder, TextTower, encoders
 from unskew.learning.rankers.trees import tree_rankers
 from unskew.learning.scoring import onnx_file as onnx
-from unskew.learning.scoring.onnx_file import (
-    CODES,
-    ENCODER,
-    GRAPH,
-    INPUT,
-    LARGEST,
-    OUTPUT,
-    READING,
-    TOKENIZER,
-    TextInputs,
-    available,
-)
 from unskew.types import Array
 
 TOLERANCE = 1e-5
@@ -59,13 +47,13 @@ def write_graphs(ranker: nn.Module, features: int, sample: Array | None, folder:
     `sample` are prepared documents of training, else some are drawn. The files of a tokenizer lie in the folder.
     """
     network = ranker
-    for name in (GRAPH, ENCODER):
+    for name in (onnx.GRAPH, onnx.ENCODER):
         (folder / name).unlink(missing_ok=True)
     if tree_rankers(ranker):
         if not (sides := [*_sides(ranker)]):
             return "trees are served by their own package"
         network = sides[0] if len(sides) == 1 else WithSide(*sides)
-    if not available():
+    if not onnx.available():
         return "the packages onnx and onnxruntime were absent; run: pip install 'unskew[serve]'"
     rows = None if sample is None or not len(sample) else sample[:CHECKED]
     for encoder in encoders(ranker):
@@ -75,26 +63,26 @@ def write_graphs(ranker: nn.Module, features: int, sample: Array | None, folder:
         network, rows, features = OnVectors(ranker), None, features + encoder.width
     if rows is None:
         rows = np.random.default_rng(0).normal(size=(CHECKED, features))
-    return _write(network, np.ascontiguousarray(rows, np.float32), INPUT, folder / GRAPH)
+    return _write(network, np.ascontiguousarray(rows, np.float32), onnx.INPUT, folder / onnx.GRAPH)
 
 
 def _write_encoder(encoder: TextEncoder, codes: Array, folder: Path) -> str | None:
     """Write the graph of an encoder, tried on codes [n, L], and how its tokenizer reads; else why not."""
     if encoder.config.bfloat16:
         return "it encodes in 16 bits; learn with ranker.bfloat16 = false to serve it"
-    if (size := 4 * sum(weight.numel() for weight in encoder.parameters())) > LARGEST:
-        return f"its encoder has {size:,} bytes, and a graph at most {LARGEST:,}; score with `unskew predict`"
-    if not (folder / FOLDER / TOKENIZER).exists():
+    if (size := 4 * sum(weight.numel() for weight in encoder.parameters())) > onnx.LARGEST:
+        return f"its encoder has {size:,} bytes, and a graph at most {onnx.LARGEST:,}; score with `unskew predict`"
+    if not (folder / FOLDER / onnx.TOKENIZER).exists():
         return "its tokenizer has no tokenizer.json; learn with a fast one to serve it"
     own = encoder.tokenizer
     types, left = "token_type_ids" in own.model_input_names, own.truncation_side == "left"
-    reading = TextInputs(longest=encoder.longest, types=types, left=left)
+    reading = onnx.TextInputs(longest=encoder.longest, types=types, left=left)
     try:
         _check_tokens(encoder, reading, folder / FOLDER)
     except Exception as error:  # whatever the packages raise, which share no base
-        return told_of(ENCODER, error)
-    write_json(folder / FOLDER / READING, reading.model_dump())
-    return _write(Encode(encoder), codes, CODES, folder / ENCODER)
+        return told_of(onnx.ENCODER, error)
+    write_json(folder / FOLDER / onnx.READING, reading.model_dump())
+    return _write(Encode(encoder), codes, onnx.CODES, folder / onnx.ENCODER)
 
 
 def _write(network: nn.Module, rows: Array, given: str, path: Path) -> str | None:
@@ -103,7 +91,7 @@ def _write(network: nn.Module, rows: Array, given: str, path: Path) -> str | Non
     A model that took hours to learn is not lost for a second copy of it, so trouble is told and not raised.
     """
     try:
-        model = graph_of(network, rows[:2, :4] if given == CODES else rows[:2], given)
+        model = graph_of(network, rows[:2, :4] if given == onnx.CODES else rows[:2], given)
         check_graph(model, network, rows, given)
     except Exception as error:  # whatever the packages raise, which share no base
         return told_of(path.name, error)
@@ -152,7 +140,7 @@ class OnVectors(nn.Module):
         return found
 
 
-def graph_of(module: nn.Module, rows: Array, given: str = INPUT, output: str = OUTPUT) -> bytes:
+def graph_of(module: nn.Module, rows: Array, given: str = onnx.INPUT, output: str = onnx.OUTPUT) -> bytes:
     """The ONNX graph of a module with one input, traced with some rows; others may be more, and texts longer."""
     made, axes = io.BytesIO(), {0: "n"}
     module.eval()
@@ -165,7 +153,7 @@ def graph_of(module: nn.Module, rows: Array, given: str = INPUT, output: str = O
             dynamo=False,  # the new exporter takes seconds, and a package more
             input_names=[given],
             output_names=[output],
-            dynamic_axes={given: {0: "n", 1: "tokens"} if given == CODES else axes, output: axes},
+            dynamic_axes={given: {0: "n", 1: "tokens"} if given == onnx.CODES else axes, output: axes},
             opset_version=onnx.OPSET,
         )
     return made.getvalue()
@@ -176,9 +164,9 @@ def _tensor(module: nn.Module, rows: Array) -> Tensor:
 
 
 @torch.no_grad()
-def check_graph(model: bytes, module: nn.Module, rows: Array, given: str = INPUT) -> None:
+def check_graph(model: bytes, module: nn.Module, rows: Array, given: str = onnx.INPUT) -> None:
     """Refuse a graph that does not say what a module says of these rows."""
-    onnx.checked_model(model, given, onnx.READER if given == CODES else onnx.NETWORK)
+    onnx.checked_model(model, given, onnx.READER if given == onnx.CODES else onnx.NETWORK)
     module.eval()
     expected = module(_tensor(module, rows)).cpu().float().numpy()
     (found,) = onnx.opened(model)({given: rows})
@@ -188,7 +176,7 @@ def check_graph(model: bytes, module: nn.Module, rows: Array, given: str = INPUT
         raise RunError(f"it differs from the model by {apart:.2g}, and outputs spread by {spread:.2g}")
 
 
-def _check_tokens(encoder: TextEncoder, reading: TextInputs, folder: Path) -> None:
+def _check_tokens(encoder: TextEncoder, reading: onnx.TextInputs, folder: Path) -> None:
     """Refuse a tokenizer that reads otherwise than the one of training."""
     queries, documents = (np.array(each, object) for each in zip(*SAID, strict=True))
     expected, sizes = encoder.codes(queries, documents)
@@ -208,7 +196,7 @@ def drawn_codes(encoder: TextEncoder) -> Array:
 
 def told_of(name: str, error: Exception) -> str:
     """Why there is no such file, and what to do; a warning says it too."""
-    what = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+    what = first_line(error)[:200]
     why = (
         f"{name} was not written: {what}. All else is saved: score with `unskew predict`, or try other versions "
         f"of torch, onnx and onnxruntime, then `unskew export RUN --to onnx`"

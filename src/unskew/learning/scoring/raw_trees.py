@@ -49,7 +49,6 @@ class RawTrees:
     """A LightGBM model on features as they are."""
 
     text: str
-    """Of the model."""
     features: list[dict[str, Any]]
     """What it takes: name, the name in the text, and for categories the code of each value and of all others."""
 

@@ -10,6 +10,7 @@ Legend: R rows of the reduced log, B rows of a batch, K results of a page, D fea
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +33,8 @@ VISITS = 4
 
 class Batches:
     """Shuffled batches of a reduced log, epoch after epoch, addressed by step."""
+
+    worker, workers = 0, 1  # every so many-th row of an epoch is visited, from this worker's on
 
     def __init__(
         self,
@@ -58,9 +61,15 @@ class Batches:
         self._draws = max(alike, min(size, len(shown)), 1)  # a few heavy rows must not shrink the batch
         self._epoch, self._order = -1, torch.arange(0)
 
+    def every(self, workers: int, worker: int) -> Batches:
+        """The same tables, of which every so many-th row of an epoch is visited, from this worker's on."""
+        part = copy.copy(self)
+        part.worker, part.workers, part.size, part._epoch = worker, workers, -(-self.size // workers), -1
+        return part
+
     def __len__(self) -> int:
         """Batches of one epoch; the last one may be smaller."""
-        return -(-self._draws // self.size)
+        return -(-self._draws // (self.size * self.workers))
 
     def at(self, step: int) -> ClickBatch:
         """The batch of this step, from 0: rows drawn by their impressions, each scaled to one page."""
@@ -82,7 +91,11 @@ class Batches:
             torch.arange(self._draws, dtype=torch.float64) + torch.rand((), generator=generator)
         ) / self._draws
         rows = torch.searchsorted(self._share, points, right=True).clamp(max=len(self.row) - 1)
-        return rows[torch.randperm(self._draws, generator=generator)]
+        order = rows[torch.randperm(self._draws, generator=generator)]
+        if self.workers == 1:
+            return order
+        own = torch.arange(-(-self._draws // self.workers)) * self.workers + self.worker
+        return order[own % self._draws]
 
     def in_order(self) -> Iterator[ClickBatch]:
         """Every row once, in table order, for evaluation."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -39,12 +39,10 @@ from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.joins import join_lists, match
 from unskew.tables.schema import required, to_array
 from unskew.types import Array, Lists
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 SLOT = ("query_id", "position", "doc_id")
 COUNTED_SLOT = ("ranking_id", *SLOT, "impressions", "clicks")
@@ -103,8 +101,6 @@ def count_rankings(
     Slots that were filled at random are kept apart too, where there is a column `randomized`. `feedback` is a
     column of weights to add up in the place of clicks.
     """
-    import ibis
-
     require_columns([*required(feedback), *serp], impressions.columns)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
     log = impressions.select(*required(feedback), *extra)

@@ -32,16 +32,11 @@ class Counts:
     """Distinct rankings, padded to K results, with how often each slot was shown and clicked."""
 
     lists: Lists
-    query: Array
-    """[R] int64 index into `lists`."""
-    row: Array
-    """[R, K] int64 row of `lists.features`, -1 where padded."""
-    position: Array
-    """[R, K] int64 rank shown, 0 where padded."""
-    clicks: Array
-    """[R, K] float32."""
-    impressions: Array
-    """[R, K] float32, 0 where padded."""
+    query: Array  # [R] int64 index into `lists`
+    row: Array  # [R, K] int64 row of `lists.features`, -1 where padded
+    position: Array  # [R, K] int64 rank shown, 0 where padded
+    clicks: Array  # [R, K] float32
+    impressions: Array  # [R, K] float32, 0 where padded
     pairs: Array | None = None
     """[R, K, K] float32 pages with a click on i and none on j; None unless reduced to pairs."""
     serp: Mapping[str, Array] = field(default_factory=dict)
@@ -74,8 +69,7 @@ class Facts:
     clicks: int
     queries: int
     clickless: int
-    by_rank: Array
-    """[2, P] impressions and clicks at each rank."""
+    by_rank: Array  # [2, P] impressions and clicks at each rank
     weighted: str | None = None
     """The column of weights that stands in the place of clicks; None where feedback is clicks."""
 

@@ -63,10 +63,8 @@ class Shards:
     folder: Path
     key: str
     """A hash of all that they were made from."""
-    facts: Array
-    """[shards + 1, 6] int64, see FACTS."""
-    by_rank: Array
-    """[2, P] impressions and clicks of the training shards at each rank."""
+    facts: Array  # [shards + 1, 6] int64, see FACTS
+    by_rank: Array  # [2, P] impressions and clicks of the training shards at each rank
     survey: Survey
     """The training documents in numbers, as they are."""
     columns: Columns | None

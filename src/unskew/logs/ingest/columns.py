@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.errors import DataError, Option, Words
 from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import as_utc, left
 from unskew.tables.reading.options import IDS, IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 FILE, ROW = "unskew_file", "unskew_row"
 """Where a row came from."""
@@ -87,8 +85,6 @@ def typed(
 
     Click events need a document or a position, impressions both; `needed` are further columns without gaps.
     """
-    import ibis
-
     made: dict[str, Any] = {}
     broken: list[tuple[Any, str]] = []
     either = events and "doc_id" in table.columns and "position" in table.columns
@@ -139,8 +135,6 @@ def _empty(column: Any) -> Any:
 
 def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> Any:
     """What a row says, as text under their names, for the rejected rows; computed only for those."""
-    import ibis
-
     own = () if options.page or made_id else ("page_id",)  # an id that was made says nothing that is not there
     ours = (*own, *(name for name in REQUIRED if name != "page_id"), "timestamp", *PEOPLE, *FLOATS)
     names = [name for name in ours if name in table.columns]
@@ -180,8 +174,6 @@ def numbers_as_such(table: Table, engine: Engine) -> tuple[Table, list[str]]:
 
 def _position(column: Any) -> Any:
     """A column as whole numbers from 0 to DEEPEST; null where it holds anything else."""
-    import ibis
-
     kind = column.type()
     if kind.is_string():
         column = ibis.ifelse(column.re_search(WHOLE), column.strip(), ibis.null("string")).try_cast("float64")
@@ -195,8 +187,6 @@ def _position(column: Any) -> Any:
 
 def _click(column: Any) -> Any:
     """A column as 0 and 1, words such as yes and no included; null where it holds anything else."""
-    import ibis
-
     kind = column.type()
     if kind.is_boolean():
         return column.cast("int8")

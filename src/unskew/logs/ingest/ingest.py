@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,11 +43,9 @@ from unskew.names import REQUIRED
 from unskew.options.base import EngineConnection
 from unskew.settings import checked, read_toml
 from unskew.tables.engine.engine import Engine, connect, engine_errors
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.frames import arrow_table, storable
 from unskew.tables.reading.options import IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", "items", *SIDES)))
 """What lies in a folder of an ingested log."""
@@ -212,8 +210,6 @@ class _Run:
 
     def run(self) -> IngestedLog:
         """Every step in turn; the log in numbers."""
-        import ibis
-
         rows = self._read_rows()
         pages = find_pages(rows, self.engine)
         asked = self.options.positions.base if self.source.base is None else self.source.base

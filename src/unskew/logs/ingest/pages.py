@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.errors import DataError, Option
 from unskew.logs.ingest.columns import DEEPEST, PEOPLE, REASON
@@ -15,11 +15,9 @@ from unskew.logs.ingest.visits import SECOND
 from unskew.names import OURS, Names, guess_columns
 from unskew.settings import did_you_mean, second_count
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import to_micros
 from unskew.tables.reading.options import IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,6 @@ def pages_of_clicks(impressions: Table, clicks: Table, finding: PageFinding, eng
     It is the page that showed it last before the click, within the pause; else one within the pause after it,
     which the rule `clicks_before_query` then finds. Events that fit no page get an id that no page has.
     """
-    import ibis
-
     what = next((name for name in ("doc_id", "position") if name in clicks.columns), None)
     missing = [name for name in finding.needed if name not in clicks.columns]
     if what is None or missing:
@@ -132,8 +128,6 @@ def event_column(columns: Sequence[str], options: IngestOptions) -> str | None:
 
 def split_events(raw: Table, name: str, options: IngestOptions) -> tuple[Table, Table, Table]:
     """Impressions, clicks, and the events that are neither, of a table whose rows are events."""
-    import ibis
-
     kind = raw[name].cast("string").lower()
     shown, clicked = (
         kind.isin([value.lower() for value in values])
@@ -151,8 +145,6 @@ def join_clicks(
     Those go that have no result, or come before it. Of several clicks on a result the earliest one that does not
     come before its page is taken.
     """
-    import ibis
-
     # a click is tied to a result by its document, or by its position where there are no documents
     key = ["page_id", *[name for name in ("doc_id", "position") if name in clicks.columns][:1]]
     if len(key) < 2 or "page_id" not in clicks.columns:
@@ -184,8 +176,6 @@ def _with_documents(impressions: Table, clicks: Table, engine: Engine) -> Table:
 
     An event whose position shows nothing keeps no document; `unskew_place` tells such events of a page apart.
     """
-    import ibis
-
     made: dict[str, Any] = {}
     both = "doc_id" in clicks.columns and "position" in clicks.columns
     if both:
@@ -210,8 +200,6 @@ def _with_documents(impressions: Table, clicks: Table, engine: Engine) -> Table:
 
 def _looked_up(impressions: Table, clicks: Table, key: list[str]) -> Table:
     """Events with the number of results that they may mean, and whether they are earlier than these."""
-    import ibis
-
     timed = "timestamp" in impressions.columns and "timestamp" in clicks.columns
     meant = impressions.semi_join(clicks, key)
     made: dict[str, Any] = {"unskew_found": meant.count()}
@@ -225,8 +213,6 @@ def _looked_up(impressions: Table, clicks: Table, key: list[str]) -> Table:
 
 def _clicked(impressions: Table, taken: Table, key: list[str]) -> Table:
     """The impressions with `click`, and with what the clicks alone know: dwell_time and serp columns."""
-    import ibis
-
     carried = [name for name in taken.columns if name == "dwell_time" or name.startswith("serp_")]
     named = {f"unskew_{name}": taken[name] for name in carried}
     right = taken.select(*key, unskew_clicked=ibis.literal(1, "int8"), **named)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,10 +20,8 @@ from unskew.errors import LimitError, Option, Part, Words, parts_of
 from unskew.logs.ingest.columns import DETAIL, FILE, FLOATS, RAW, REASON, ROW
 from unskew.logs.ingest.formats.stage import REJECTED
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.reading.options import OFTEN, RULES, IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 ASIDE = pa.schema(REJECTED)
 SHOWN = 3
@@ -115,8 +113,6 @@ def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, 
 
     They are written to WORKING/rejected.parquet, where there is such a folder.
     """
-    import ibis
-
     if not tables and not folders:
         if working is not None:
             pq.write_table(pa.Table.from_batches([], ASIDE), working / "rejected.parquet")

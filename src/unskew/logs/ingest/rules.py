@@ -7,17 +7,14 @@ row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.logs.ingest.columns import PEOPLE, REASON
 from unskew.logs.ingest.visits import SECOND, clock
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import bit_or, to_micros
 from unskew.tables.reading.options import RULES, IngestOptions, Robots
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 DEEP = 30
 """Positions from here on share a bit, so that pages as deep as this are looked at row by row."""
@@ -74,8 +71,6 @@ def _page_table(rows: Table, *, exact: bool = False) -> Table:
     A page that says no position twice has `total` = `bits`: a sum of powers of two is their union only where no
     power comes twice. `exact` counts the distinct positions, which costs more.
     """
-    import ibis
-
     bit = ibis.literal(1, "int32") << ibis.least(rows.position, DEEP).cast("int32")
     made: dict[str, Any] = {
         "results": rows.count(),
@@ -166,8 +161,6 @@ def clean(
 
     `broken` are rows that were put aside before: their places count as there, so that they make no holes.
     """
-    import ibis
-
     # most pages have holes, although most of their places are there: other things hold the rest
     holed = 2 * found.gaps > found.pages and 2 * found.results >= found.places
     result = Cleaned(rows, kept=("gaps_in_positions",) if holed else ())
@@ -195,8 +188,6 @@ def _without_duplicates(
     result: Cleaned, pages: Table, plain: Table, options: IngestOptions, engine: Engine
 ) -> Table:
     """Look at the pages that say a position twice, row by row; the exact table of all pages."""
-    import ibis
-
     odd = pages.filter(pages.bits != pages.total)
     shown = result.rows.semi_join(odd, "page_id")
     same = {"group_by": ["page_id", "position", "doc_id"], "order_by": shown.click.desc()}  # a clicked one stays
@@ -217,8 +208,6 @@ def _without_duplicates(
 
 def _judge(result: Cleaned, flagged: Table, names: list[str], options: IngestOptions, engine: Engine) -> None:
     """Count what rules find and what stays, and take away what rules that are on have found."""
-    import ibis
-
     on = [(flagged[name], name) for name in names if name not in (*options.rules.off, *result.kept)]
     judged = flagged.mutate(**{REASON: ibis.cases(*on, else_=ibis.null("string")) if on else ibis.null("string")})
     stays = judged[REASON].isnull()

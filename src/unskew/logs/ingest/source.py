@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,11 @@ from unskew.logs.ingest.text import TextStream
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, engine_errors, quiet
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import united
 from unskew.tables.engine.parquet import alike, plain_name, unified
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
@@ -175,8 +172,6 @@ class _Opening:
 
     def stored(self, rows: Table, raw: LogSource) -> Table:
         """Typed rows, made once; what a row says is kept of broken ones, and made from its values of others."""
-        import ibis
-
         broken = rows[REASON].cast("string")
         said = ibis.ifelse(broken.notnull(), rows[DETAIL], ibis.null("string"))
         rows = rows.mutate(**{REASON: broken, DETAIL: said})
@@ -199,8 +194,6 @@ class _Opening:
 
     def events(self, raw: Table, finding: PageFinding | None) -> Table:
         """Click events, typed."""
-        import ibis
-
         table = with_page(renamed(raw, self.options, where="clicks"), self.options)
         tied = OF_CLICKS if finding is None else (*OF_CLICKS[1:], "query_id", *finding.by)
         kept = [name for name in table.columns if name in tied or name.startswith("serp_")]
@@ -259,8 +252,6 @@ class _Opening:
 
     def named_format(self, sources: Sequence[str | Path], kind: str) -> LogSource:
         """A log in one of the formats that have a reader of their own."""
-        import ibis
-
         from unskew.logs.ingest.formats import READERS
         from unskew.logs.ingest.formats.metarank import write_items
         from unskew.logs.ingest.formats.stage import SIDES, Stage

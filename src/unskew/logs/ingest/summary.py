@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.errors import Option, Sentence, Words, parts_of
 from unskew.logs.ingest.advice import SourceColumn
@@ -12,10 +12,8 @@ from unskew.logs.ingest.columns import REASON
 from unskew.logs.ingest.rules import LONG, Cleaned, PageFacts
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.reading.options import RULES, IngestOptions
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 COMMON = 200
 """Queries, the most frequent ones, that are asked whether their results ever move."""
@@ -174,8 +172,6 @@ def rule_counts(found: Mapping[str, Mapping[str, int]], off: Sequence[str], rows
 
 
 def _moves(cleaned: Cleaned, written: Table, engine: Engine) -> Moves:
-    import ibis
-
     pages: Any = cleaned.judged
     stays = pages.filter(pages[REASON].isnull())
     often = stays.group_by("query").agg(n=stays.count())

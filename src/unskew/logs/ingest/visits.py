@@ -24,14 +24,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Column, Table, ibis
 from unskew.tables.engine.functions import bit_or, to_micros
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Column, Table
 
 SECOND = 1_000_000
 REPEATED = 2
@@ -74,8 +72,6 @@ def _groups(rows: Table, key: list[str], gap: int) -> Table:
     They are where no position comes twice, all is within the pause, and the first result came at once. A sum of
     powers of two is their union only where no power comes twice.
     """
-    import ibis
-
     words = {}
     for nth in range(2):
         inside = rows.position.between(nth * WORD, nth * WORD + WORD - 1)
@@ -112,8 +108,6 @@ def _looked(rows: Table, engine: Engine, key: list[str], gap: int) -> Table:
 
 def _runs(rows: Table, key: list[str], gap: int) -> Table:
     """Rows with the start of their run, and with the last time before that their position was shown."""
-    import ibis
-
     whole = ibis.window(group_by=key, order_by=["unskew_at", "position"])
     place = ibis.window(group_by=[*key, "position"], order_by=["unskew_at", "doc_id"])
     told = rows.mutate(
@@ -133,8 +127,6 @@ def _runs(rows: Table, key: list[str], gap: int) -> Table:
 
 def _until(group: list[str]) -> Any:
     """A group's rows until each moment, with all of that moment, so that the order of rows never matters."""
-    import ibis
-
     return ibis.range_window(group_by=group, order_by="unskew_at", preceding=None, following=0)
 
 
@@ -151,8 +143,6 @@ def _cut(rows: Table, pages: list[str]) -> Table:
 
     The nth return of a position belongs to the nth page at least.
     """
-    import ibis
-
     counted = rows.mutate(
         unskew_nth=_returns(rows).cast("int32").sum().over(_until([*pages, "position"])),
         unskew_top=rows.position.min().over(_until(pages)),
@@ -183,8 +173,6 @@ def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
     is a visit of its own. Ids are the person's name and a number. Pages of one moment are peers in the running
     window, so that their order never matters. A visit began with the last page until then that came after a pause.
     """
-    import ibis
-
     require_columns(["timestamp", *by], events.columns, hint=LACKING)
     people = {name: events[name].min() for name in by}
     pages = events.group_by("page_id").agg(start=events.timestamp.min(), **people)

@@ -31,12 +31,9 @@ class Shown:
     """The pages that simulated users see."""
 
     lists: Lists
-    rows: Array
-    """[S, K] int, row of `lists.features`; -1 where padded."""
-    labels: Array
-    """[S, K] int grades; 0 where padded."""
-    where: Array
-    """[S, K] bool, true where there is a result."""
+    rows: Array  # [S, K] int, row of `lists.features`; -1 where padded
+    labels: Array  # [S, K] int grades; 0 where padded
+    where: Array  # [S, K] bool, true where there is a result
     terms: Array | None = None
     """[N], what `Behaviour.document_terms` said of every document; None where nobody asked it."""
 
@@ -49,12 +46,9 @@ class Shown:
 class Outcome(NamedTuple):
     """What simulated users did on pages, and the relevance and examination behind it."""
 
-    clicks: Array
-    """[S, K] bool; never true where padded."""
-    examination: Array
-    """[S, K] float32, probability of examination given the earlier clicks of the page."""
-    relevance: Array
-    """[S, K] float32, probability γ that an examined result is found relevant."""
+    clicks: Array  # [S, K] bool; never true where padded
+    examination: Array  # [S, K] float32, probability of examination given the earlier clicks of the page
+    relevance: Array  # [S, K] float32, probability γ that an examined result is found relevant
     looks: Mapping[str, Array] = {}
     """[S, K] each: what else the page says of each result, columns of the log such as `serp_*`."""
 

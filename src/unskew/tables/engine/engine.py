@@ -20,19 +20,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from unskew.errors import ConfigError, DataError, Option
+from unskew.errors import ConfigError, DataError, Option, first_line
 from unskew.files import complete_folder, scratch_folder
 from unskew.files.writing import UNWRITABLE
 from unskew.settings import byte_count, known
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import builtin
 from unskew.tables.engine.parquet import Paths, parquet_files, plain_name
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 ENGINES = ("duckdb", "spark")
 COPY = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, WRITE_BLOOM_FILTER false"
@@ -138,8 +136,6 @@ class DuckEngine(Engine):
 
     def __init__(self, *, memory: int | None, threads: int | None, scratch: Path | None) -> None:
         super().__init__(scratch)
-        import ibis
-
         config: dict[str, Any] = {"temp_directory": str(self.scratch), "preserve_insertion_order": False}
         config |= {} if memory is None else {"memory_limit": f"{memory}B"}
         config |= {} if threads is None else {"threads": threads}
@@ -281,8 +277,3 @@ def engine_errors(place: Any) -> Iterator[None]:
         if not isinstance(error, (duckdb.Error, spark)):  # loading Spark to ask takes a while
             raise
         raise DataError(f"cannot be read ({first_line(error)[:500]})", path=place) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an engine complains about, without its stack."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from ibis.expr.types import Table, Value
+from unskew.tables.engine.expressions import Table, Value, ibis
 
 OFFSET = r"^.*[0-9]([+-])([0-9]{2}):?([0-9]{2})?$"
 ZONE = r"(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)"
@@ -27,7 +26,6 @@ LARGEST = 1.7976931348623157e308
 
 def united(tables: Sequence[Table], schema: pa.Schema) -> Table:
     """Tables as one, with these columns in these types; empty cells where a table lacks one."""
-    import ibis
 
     def column(table: Table, each: pa.Field) -> Any:
         return (table[each.name] if each.name in table.columns else ibis.null()).cast(each.type)
@@ -51,8 +49,6 @@ def finite(column: Any, engine: str) -> Any:
     DuckDB believes the statistics of a Parquet file, which pass over NaN, and takes `isnan` and every comparison
     for settled by them; `isfinite` it asks of every value.
     """
-    import ibis
-
     number = column.cast("float64")
     if engine == "duckdb":
         sound = builtin("isfinite", ("float64",), "boolean")(number)
@@ -79,7 +75,6 @@ def from_zone(naive: Any, zone: str, engine: str) -> Any:
 @cache
 def builtin(name: str, takes: tuple[Any, ...], gives: str, aggregate: bool = False) -> Any:
     """A function of one or two arguments that an engine has under this name."""
-    import ibis
 
     def one(a: Any) -> Any: ...
 
@@ -124,8 +119,6 @@ def as_utc(value: Any, zone: str, engine: str) -> Value:
 
 
 def _since_1970(number: Any, engine: str) -> Value:
-    import ibis
-
     def below(limit: int) -> Any:  # not abs(), which the smallest whole number has none of
         return (number < float(limit)) & (number > -float(limit))
 
@@ -140,16 +133,12 @@ def _since_1970(number: Any, engine: str) -> Value:
 
 def _from_text(text: Any, zone: str, engine: str) -> Value:
     """Times as most logs write them, by one cast; others by `_from_any_text`, which takes ten times as long."""
-    import ibis
-
     clock = text.replace("T", " ").replace("Z", "").try_cast("timestamp")
     moved = ibis.ifelse(text.endswith("Z"), clock, from_zone(clock, zone, engine))
     return ibis.ifelse(text.re_search(USUAL), moved, _from_any_text(text, zone, engine))
 
 
 def _from_any_text(text: Any, zone: str, engine: str) -> Value:
-    import ibis
-
     nothing = ibis.null("string")
     whole = ibis.ifelse(text.re_search(INTEGER), text.strip(), nothing).try_cast("int64")
     number = ibis.ifelse(text.re_search(NUMBER) & whole.isnull(), text.strip(), nothing).try_cast("float64")

@@ -153,10 +153,6 @@ def row_of(files: Sequence[Path | str], column: str, value: object) -> tuple[Pat
 
 
 def _common(one: Any, other: Any) -> Any:
-    if one == other or pa.types.is_null(other):
-        return one
-    if pa.types.is_null(one):
-        return other
     texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (one, other)]
     if all(texts) or (any(texts) and any(pa.types.is_integer(kind) for kind in (one, other))):
         return pa.string()

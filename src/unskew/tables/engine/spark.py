@@ -17,19 +17,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError, MissingExtra, Option
-from unskew.tables.engine.engine import Engine, first_line
+from unskew.errors import ConfigError, DataError, MissingExtra, Option, first_line
+from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.parquet import Paths, parquet_files, plain_type
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 WAIT = 60.0
 """Seconds to wait for workers of a cluster."""
@@ -73,8 +70,6 @@ class SparkEngine(Engine):
         super().__init__(scratch)
         try:
             with quiet_spark():
-                import ibis
-
                 self._session, self._owned = (
                     remote_session(str(master))
                     if remote

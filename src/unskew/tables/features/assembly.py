@@ -35,16 +35,11 @@ KEY_WORDS = {"query_id": "query", "doc_id": "document"}
 class Documents:
     """Which documents there are, query after query."""
 
-    query: Array
-    """[N] the query of each, ascending."""
-    document: Array
-    """[N] its id, as an index of doc_names."""
-    labels: Array
-    """[N] int16."""
-    query_names: Array
-    """[Q] ids."""
-    doc_names: Array
-    """[U] ids."""
+    query: Array  # [N] the query of each, ascending
+    document: Array  # [N] its id, as an index of doc_names
+    labels: Array  # [N] int16
+    query_names: Array  # [Q] ids
+    doc_names: Array  # [U] ids
     places: list[Array]
     """[R] for each table of pairs: where its rows go, -1 for nowhere."""
 

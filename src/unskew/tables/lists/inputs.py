@@ -46,12 +46,9 @@ class Tokens:
     [[10.0, 15.0], [10.0, -1.0]]
     """
 
-    features: Tensor
-    """[N, D] float32."""
-    codes: Tensor
-    """[T] int32, 2 i + s of every token, document after document."""
-    starts: Tensor
-    """[N + 1] int64, where each document's tokens begin and end."""
+    features: Tensor  # [N, D] float32
+    codes: Tensor  # [T] int32, 2 i + s of every token, document after document
+    starts: Tensor  # [N + 1] int64, where each document's tokens begin and end
 
     def gather(self, rows: Tensor) -> Tensor:
         """Features and tokens at these rows, [n, D + L], padded to the longest of them."""

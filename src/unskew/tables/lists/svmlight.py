@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unskew.errors import DataError, Option
-from unskew.files import WRITERS, PathLike, unpacked
+from unskew.files import WRITERS, PathLike, unpacked, whole_lines
 from unskew.tables.lists.survey import row_blocks
 from unskew.types import Array
 
@@ -297,16 +297,10 @@ def quote(token: bytes) -> str:
 
 def read_blocks(path: Path, size: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines, each with the number of its first line."""
-    line, rest = 1, b""
-    for chunk in unpacked(path, size=size or BLOCK):
-        text, newline, rest = (rest + chunk).rpartition(b"\n")
-        if len(rest) > LONGEST_LINE:
+    for line, text, endless in whole_lines(unpacked(path, size=size or BLOCK), LONGEST_LINE):
+        if endless:
             raise DataError("line does not end", path=path, line=line, hint="this is not a LETOR file")
-        if newline:
-            yield line, text
-            line += text.count(b"\n") + 1
-    if rest:
-        yield line, rest
+        yield line, text
 
 
 def find_sources(paths: PathLike | Sequence[PathLike]) -> list[ListFile]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import DataError
+from unskew.files import whole_lines
 from unskew.tables.reading.files import MARK, Guarded, opened
 from unskew.tables.reading.options import Texts
 
@@ -310,23 +311,11 @@ class JsonText:
                 yield found.rename_columns(wanted), good["row"].to_numpy()
 
     def _lines(self, file: Guarded) -> Iterator[tuple[int, list[str]]]:
-        number, rest, skipping = 1, b"", False
-        while data := file.read(BLOCK):
-            if skipping:  # the rest of a line that was too long
-                _, newline, data = data.partition(b"\n")
-                if not newline:
-                    continue
-                number, skipping = number + 1, False
-            text, newline, rest = (rest + data).rpartition(b"\n")
-            if newline:
-                lines = text.decode("utf-8").split("\n")
-                yield number, lines
-                number += len(lines)
-            if len(rest) > LONGEST:
-                self._reject(number, "line_too_long", rest[:2000].decode("utf-8", "ignore"))
-                rest, skipping = b"", True
-        if rest:
-            yield number, [rest.decode("utf-8")]
+        for number, text, endless in whole_lines(iter(lambda: file.read(BLOCK), b""), LONGEST):
+            if endless:
+                self._reject(number, "line_too_long", text.decode("utf-8", "ignore"))
+            else:
+                yield number, text.decode("utf-8").split("\n")
 
     def _objects(self, table: Any) -> tuple[Any, Any]:
         sql = "SELECT CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END AS ok FROM given"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from unskew.logs.reader import StoredLog, TableLog, under_our_names
 from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table
 from unskew.tables.features.features import several
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joins import find_rows
@@ -40,9 +41,6 @@ from unskew.workflows.inputs.lists import (
     tracked_lists,
 )
 from unskew.workflows.inputs.tree_files import TreeFile
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 SHOWN = "shown"
 KEYS = ("query_id", "doc_id")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,12 @@ from unskew.logs.reader import StoredLog, TableLog, check_rows, open_log
 from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES, stable_codes
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.reading.files import kind_of
 from unskew.tables.schema import check_pages, to_array
 from unskew.types import Array
 from unskew.workflows.inputs.rankings import KEYS, Ranking
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 PART = 2_000_000
 """Impressions of a part, more where a single query has more."""
@@ -161,8 +159,6 @@ def join_log(
 
 def _pairs(engine: Engine, log: StoredLog | TableLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
     """Every document of a query with the scores that it has, numbered."""
-    import ibis
-
     scored = {"new": ranking.table(engine, log), "other": against.table(engine, log)}
     tables = [each.select(*KEYS, **{name: each.score}) for name, each in scored.items() if each is not None]
     pairs = tables[0] if tables else shown.select(*KEYS).distinct()
@@ -212,8 +208,6 @@ def _like(table: Table, other: Table) -> Table:
 
 def _joined(shown: Table, pairs: Table) -> Table:
     """The columns that estimates need, one row per impression."""
-    import ibis
-
     both: Any = shown.join(pairs, [*KEYS], how="left")
     random = (
         both.randomized.cast("boolean").fill_null(False) if "randomized" in shown.columns else ibis.literal(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring.experiments.effects import Sums
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.joins import encode
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 METRICS: Mapping[str, str] = {
     "clicks": "clicks per page",
@@ -103,8 +101,6 @@ class PolicyPages:
 
     def value(self, shown: Table) -> tuple[Any, Any]:
         """The sums of a metric and of what it is divided by, for each page, as aggregates."""
-        import ibis
-
         clicked = shown.click > 0
         one = ibis.literal(1.0)
         if self.metric in METRICS:
@@ -148,8 +144,6 @@ def _named(cluster: Any, page: Any) -> Any:
 
 def won_pages(pages: PolicyPages, other: str) -> tuple[dict[str, Array], float, tuple[Array, Array]]:
     """Wins and pages of each cluster, the other policy's share of the clicks, and how often it picked first."""
-    import ibis
-
     shown = pages.told
     mine, clicked = shown.policy == other, shown.click > 0
     page = shown.group_by("page_id").agg(

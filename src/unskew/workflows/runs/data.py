@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError, Option, Words, warn
-from unskew.learning.fitting.distributed import Part, RowGroup, own_parts
+from unskew.learning.fitting.distributed import Part, own_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
@@ -99,7 +99,7 @@ class LogData:
         whole = self.table(model, training, device)
         if workers == 1:
             return whole
-        return own_parts([1 / workers] * workers, lambda worker: RowGroup(whole, worker, workers))
+        return own_parts([1 / workers] * workers, lambda worker: whole.every(workers, worker))
 
     def table(self, model: Model, training: Training, device: torch.device) -> Batches:
         """The reduced log on a device."""

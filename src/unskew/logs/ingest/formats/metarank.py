@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from unskew.logs.ingest.formats.records import JsonReader
 from unskew.logs.ingest.formats.values import Broken, identifier, number, optional_identifier, text, time
 from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import to_micros
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
 
 NO_QUERY = "all"
 MOST_FIELDS = 10_000
@@ -142,8 +139,6 @@ def write_items(long: Path, folder: Path, engine: Engine) -> None:
     1 for each of them; else its first value under its own name. Beside either, `FIELD count` says how many values
     there are.
     """
-    import ibis
-
     rows = engine.read_parquet(long)
     timed = rows.mutate(at=to_micros(rows.timestamp, engine.name).fill_null(0))
     last = timed.mutate(last=timed["at"].max().over(group_by=["doc_id", "name"]))

@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from unskew.errors import DataError
-from unskew.files import unpacked
+from unskew.files import unpacked, whole_lines
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import Broken, parse_json
 from unskew.tables.reading.options import IngestOptions
@@ -114,25 +114,12 @@ def _head(value: Any) -> str:
 
 def lines(path: Path, options: IngestOptions) -> Pieces:
     """Every line that is not blank: its number from 1, its bytes, and whether it was too long to be held whole."""
-    number, held, too_long = 1, b"", False
-    for block in unpacked(path, expansion=options.files.max_expansion):
-        first, *others = block.split(b"\n")
-        held, too_long = _extend(held, too_long, first, options.reader.longest_line)
-        for piece in others:
-            if too_long or held.strip():
-                yield number, held.rstrip(b"\r"), too_long
-            number += 1
-            held, too_long = _extend(b"", False, piece, options.reader.longest_line)
-    if too_long or held.strip():
-        yield number, held.rstrip(b"\r"), too_long
-
-
-def _extend(held: bytes, too_long: bool, piece: bytes, longest: int) -> tuple[bytes, bool]:
-    if too_long:
-        return held, True
-    if len(held) + len(piece) > longest:
-        return (held + piece[:HELD])[:HELD], True
-    return held + piece, False
+    longest = options.reader.longest_line
+    for first, block, endless in whole_lines(unpacked(path, expansion=options.files.max_expansion), longest):
+        for number, line in enumerate(block.split(b"\n"), first):
+            too_long = endless or len(line) > longest
+            if too_long or line.strip():
+                yield number, (line[:HELD] if too_long else line).rstrip(b"\r"), too_long
 
 
 def pieces(path: Path, options: IngestOptions) -> Pieces:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unskew.errors import DataError, Option
 from unskew.logs.ingest.formats.records import JsonReader
@@ -26,9 +26,7 @@ from unskew.logs.ingest.formats.values import (
     whole,
 )
 from unskew.tables.engine.engine import Engine
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
+from unskew.tables.engine.expressions import Table, ibis
 
 HITS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 """Names of the list of results: of the spec, of older plugins, of older specs."""
@@ -221,8 +219,6 @@ def ranked_clicks(shown: Table, clicked: Table, base: int | None, engine: Engine
 
 def _ordinal_base(shown: Table, clicked: Table, engine: Engine) -> tuple[int | None, str]:
     """What ordinals count from, 0 or 1, and why; None where nothing tells and no click has an ordinal alone."""
-    import ibis
-
     document = clicked.doc_id if "doc_id" in clicked.columns else ibis.null("string")
     asked = clicked.select("page_id", "ordinal", doc_id=document).filter(clicked.ordinal.notnull())
     counts = {"clicks": asked.count(), "lowest": asked.ordinal.min(), "nameless": asked.doc_id.isnull().sum()}
