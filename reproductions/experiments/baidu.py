@@ -94,7 +94,9 @@ def learned(name: str, log, ranker, found, options, seed: int):
     asked = WITH_FACTORS[name](factors=FACTORS) if name in WITH_FACTORS else name
     if name == "ipw":
         asked = IPW(propensity=tuple(found["dla"].propensity()))
-    return unskew.learn(log, asked, ranker=ranker, seed=seed, steps=options.steps, batch=options.batch, threads=1)
+    return unskew.learn(
+        log, asked, ranker=ranker, seed=seed, steps=options.steps, batch=options.batch, threads=1, engine="none"
+    )
 
 
 def read(options, work: str):

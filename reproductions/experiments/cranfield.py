@@ -157,8 +157,7 @@ def main() -> None:
             began = time.process_time()
             run = unskew.learn(
                 log, name, ranker=ranker, steps=options.steps, batch=options.batch, seed=seed, threads=1,
-                validate_on=options.validate, warmup=options.steps // 10,
-            )  # fmt: skip
+                validate_on=options.validate, warmup=options.steps // 10, engine="none")  # fmt: skip
             found.setdefault(name, []).append(ndcg(run.score(test), test))
             if options.ranker in ("vectors", "bm25"):  # elsewhere it would cost as much as the training
                 found.setdefault(f"{name}, training queries", []).append(ndcg(run.score(train), train))

@@ -74,7 +74,9 @@ def main():
         training = {"steps": options.steps, "seed": seed, "threads": 1}
         for arm in options.methods:
             for ranker in (ranker for ranker in RANKERS if ranker.name in options.rankers):
-                run = unskew.learn(log, method_of(arm), ranker=ranker, scaling=options.scaling, **training)
+                run = unskew.learn(
+                    log, method_of(arm), ranker=ranker, scaling=options.scaling, **training, engine="none"
+                )
                 found[arm, ranker.name].append(ndcg(run.score(lists), lists))
                 standing = run.metrics.standing.verdict
                 said[arm, ranker.name][standing] += 1

@@ -39,7 +39,14 @@ def main():
             for project in PROJECTIONS:
                 method = unskew.methods.Vectorization(dimension=options.dimension, project=project)
                 run = unskew.learn(
-                    log, method, ranker="mlp", validation=labelled, steps=options.steps, seed=seed, threads=1
+                    log,
+                    method,
+                    ranker="mlp",
+                    validation=labelled,
+                    steps=options.steps,
+                    seed=seed,
+                    threads=1,
+                    engine="none",
                 )
                 ndcg = ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10)
                 found[project].append(float(np.nanmean(ndcg)))

@@ -137,7 +137,7 @@ def main():
                 log = unskew.simulate(lists, world.behaviour, **drawn)
                 for arm, method in ARMS[which].items():
                     if options.arms is None or arm == "naive" or re.search(options.arms, arm):
-                        run = unskew.learn(log, method, seed=seed, **training)
+                        run = unskew.learn(log, method, seed=seed, **training, engine="none")
                         found[arm].append(ndcg(run.score(test), test))
             for arm, values in found.items():
                 gain = np.subtract(values, found["naive"])

@@ -96,7 +96,9 @@ class World:
     def learned(self, log: Log, method: Any) -> unskew.Run:
         """The same for all methods."""
         ranker = "linear" if self.linear else unskew.rankers.MLP(sizes=(32, 16))
-        return unskew.learn(log, method, ranker=ranker, steps=150 if self.linear else 300, seed=self.seed)
+        return unskew.learn(
+            log, method, ranker=ranker, steps=150 if self.linear else 300, seed=self.seed, engine="none"
+        )
 
     def relearned(self, log: Log, place: Path) -> unskew.Run:
         """By the examination that a diagnosis of the log found; where there is none, by `dla`, as it advises."""

@@ -42,7 +42,9 @@ def main():
             )
             log = unskew.simulate(lists, behaviour, pages=options.pages, seed=seed)
             for name, values in found.items():
-                values.append(ndcg(unskew.learn(log, name, ranker=options.ranker, seed=seed, threads=1), test))
+                values.append(
+                    ndcg(unskew.learn(log, name, ranker=options.ranker, seed=seed, threads=1, engine="none"), test)
+                )
         print(f"\n| {behaviour} | nDCG@10 |\n|---|---|", flush=True)
         for name, values in found.items():
             mean = mean_over_seeds(values)

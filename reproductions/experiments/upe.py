@@ -49,8 +49,7 @@ def main():
                 method = OWN.get(arm, arm.split(",")[0])
                 run = unskew.learn(
                     scored if arm.endswith("score") else log, method, ranker="mlp", steps=options.steps, seed=seed,
-                    threads=1,
-                )  # fmt: skip
+                    threads=1, engine="none")  # fmt: skip
                 ndcg = ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10)
                 found[arm][0].append(float(np.nanmean(ndcg)))
                 if run.propensity() is not None:

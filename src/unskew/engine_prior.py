@@ -51,15 +51,23 @@ class EnginePrior(Result):
     def of(
         cls, impressions: Array, clicks: Array, examination: Examination | None, reason: str | None = None
     ) -> EnginePrior:
-        """From counts by rank [P]; half a click more at each rank, at the rate of the log."""
+        """From counts by rank [P], with half a click more at each rank, at the rate of the log.
+
+        Halfway, in logs, between a curve that falls where clicks make it fall and a power of the rank, so that
+        neighbouring ranks that clicks cannot tell apart keep their order.
+        """
         from scipy.optimize import isotonic_regression  # takes long to import
 
-        ranks = np.arange(1, len(impressions) + 1)
-        theta = np.ones(len(ranks)) if examination is None else examination.at(ranks)
+        log_rank = np.log(np.arange(1, len(impressions) + 1))
+        theta = np.ones(len(log_rank)) if examination is None else examination.at(np.arange(1, len(log_rank) + 1))
         looked = np.maximum(impressions * theta, 1e-9)
         usual = max(float(clicks.sum()), 1.0) / looked.sum()
         rate = (clicks + 0.5) / (looked + 0.5 / usual)
-        found = isotonic_regression(rate, weights=looked, increasing=False).x
+        steps = np.log(isotonic_regression(rate, weights=looked, increasing=False).x)
+        middle, level = (float(np.average(each, weights=clicks + 0.5)) for each in (log_rank, steps))
+        along = (clicks + 0.5) * (log_rank - middle)
+        power = min(float((along * steps).sum() / max((along * log_rank).sum(), 1e-9)), 0.0)
+        found = np.exp((steps + level + power * (log_rank - middle)) / 2)
         return cls(tuple(found.tolist()), "nothing" if examination is None else examination.source, reason)
 
     def log_at(self, rank: Array) -> Array:

@@ -144,6 +144,27 @@ class Examination(Result):
         cut = replace(self, theta=self.theta[:end], lower=self.lower[:end], upper=self.upper[:end])
         return replace(cut, effective_clicks=effective_clicks(cut.values, clicks))
 
+    def reaching(self, ranks: int) -> Examination:
+        """A curve that never rises, down to so many ranks, for whom numbers of single ranks are too uncertain.
+
+        Past the last rank theta falls on as a power of the rank, as it fell before.
+
+        >>> Examination.of([1.0, 0.5, 0.55], "numbers").reaching(6).values.round(3).tolist()
+        [1.0, 0.524, 0.524, 0.431, 0.369, 0.326]
+        """
+        from scipy.optimize import isotonic_regression  # takes long to import
+
+        value, log_rank = np.log(self.values), np.log(np.arange(1, max(ranks, len(self.theta)) + 1))
+        ends = np.array([pair or (np.nan, np.nan) for pair in self.interval], float)
+        error = np.nan_to_num(np.log(ends[:, 1] / ends[:, 0]) / 4, nan=0.3)
+        error[0] = 0.01  # it is 1 by definition
+        found = isotonic_regression(value, weights=1 / np.maximum(error, 0.01) ** 2, increasing=False).x
+        found = found - found[0]
+        known, weights = log_rank[: len(found)], 1 / (error**2 + 0.05)
+        power = float((weights * known * found).sum() / max((weights * known**2).sum(), 1e-9))
+        past = found[-1] + power * (log_rank[len(found) :] - known[-1])
+        return Examination.of(np.exp(np.r_[found, past]), self.source)
+
     # ---- files ----
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,28 @@ def begun(strong: Log, tmp_path_factory: pytest.TempPathFactory) -> unskew.Run:
 def test_relevance_by_rank_is_clicks_over_examination_and_never_rises() -> None:
     counts = np.array([1000.0, 1000.0, 1000.0]), np.array([200.0, 110.0, 20.0])
     prior = EnginePrior.of(*counts, Examination.of([1.0, 0.5, 0.2], "numbers"))
-    assert prior.relevance == pytest.approx((0.21, 0.21, 0.1), abs=0.005)  # 0.2 and 0.22 in one pool
-    safe = EnginePrior.of(*counts, None, "nothing was moved")
-    assert safe.relevance == pytest.approx((0.2, 0.11, 0.02), abs=0.001)
-    assert safe.steepness > prior.steepness  # where examination is not known, the engine is trusted most
+    half = 0.5 * 1700 / 330  # looks that bring half a click at the rate of the log
+    rates = [clicks / (looks + half) for clicks, looks in ((200.5, 1000), (110.5, 500), (20.5, 200))]
+    pool = (1000 * rates[0] + 500 * rates[1]) / 1500  # the second rank has more than the first
+    steps, clicks = [math.log(each) for each in (pool, pool, rates[2])], (200.5, 110.5, 20.5)
+    x = [math.log(rank) for rank in (1, 2, 3)]
+    middle, level = (sum(c * each for c, each in zip(clicks, some, strict=True)) / 331.5 for some in (x, steps))
+    slope = sum(c * (a - middle) * b for c, a, b in zip(clicks, x, steps, strict=True))
+    slope /= sum(c * (a - middle) ** 2 for c, a in zip(clicks, x, strict=True))
+    wanted = [math.exp((b + level + slope * (a - middle)) / 2) for a, b in zip(x, steps, strict=True)]
+    assert prior.relevance == pytest.approx(wanted, rel=1e-9)
+    assert prior.relevance[0] > prior.relevance[1] > prior.relevance[2]
+    trusting = EnginePrior.of(*counts, None, "nothing was moved")
+    assert trusting.steepness > prior.steepness  # where examination is not known, the engine is trusted most
+
+
+def test_examination_is_carried_on_by_a_power_of_the_rank_and_never_rises() -> None:
+    theta = np.arange(1, 11) ** -0.8
+    seen = Examination.of(theta, "swaps", lower=tuple(theta * 0.9), upper=tuple(theta * 1.1))
+    assert seen.reaching(40).values == pytest.approx(np.arange(1, 41) ** -0.8, rel=1e-6)
+    uneven = theta * np.array([1, 1, 1, 1, 1, 1.5, 1, 1, 1, 1])
+    wide = Examination.of(uneven, "swaps", lower=tuple(uneven / 2), upper=tuple(uneven * 2)).reaching(10)
+    assert np.all(np.diff(wide.values) <= 0)
 
 
 def test_ranks_between_and_below_and_none() -> None:

@@ -141,13 +141,19 @@ def test_learning_warns_of_harm() -> None:
     log = world(0.5, logger="oracle", queries=200, pages=40_000)
     nonsense = np.random.default_rng(0).normal(size=log.lists.features.shape).astype(np.float32)
     with pytest.warns(Unproven, match="Against what was shown: worse"):
-        unskew.learn(replace(log, lists=replace(log.lists, features=nonsense)), "naive", ranker="linear", steps=5)
+        unskew.learn(
+            replace(log, lists=replace(log.lists, features=nonsense)),
+            "naive",
+            ranker="linear",
+            steps=5,
+            engine="none",
+        )
 
 
 def test_learning_warns_where_nobody_can_tell() -> None:
     log = world(0.0, queries=30, pages=600)
     with pytest.warns(Unproven, match="Against what was shown: cannot tell, by held-out pages of 3 queries"):
-        unskew.learn(log, "naive", ranker="linear", steps=2)
+        unskew.learn(log, "naive", ranker="linear", steps=2, engine="none")
 
 
 def test_counts_are_as_good_as_the_pages_that_they_are_of() -> None:

@@ -122,6 +122,7 @@ def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Pa
             training=training,
             out=folder,
             force=force,
+            engine="none",
         )
         if status(folder) == "interrupted":
             raise KeyboardInterrupt

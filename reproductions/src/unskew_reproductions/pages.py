@@ -112,7 +112,7 @@ def by_power_law(log: Log, seed: int, exponent: float = 1.0) -> Log:
 
 def _learned(point: Point, log: Log, seed: int) -> Learned:
     training = point.training.model_copy(update={"seed": seed})
-    run = learn(log, point.method, ranker=point.ranker, training=training)
+    run = learn(log, point.method, ranker=point.ranker, training=training, engine="none")
     return Learned(run.score(log.lists), run.fit)
 
 

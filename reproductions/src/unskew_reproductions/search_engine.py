@@ -147,5 +147,5 @@ def draw_world(traffic: Traffic, lists: Lists, engine: SearchEngine, folder: Pat
 def arm_values(point: Point, log: Log, seed: int, metrics: Sequence[str]) -> Mapping[str, Array]:
     """Every metric of an arm on every query, [Q] each; one without a relevant document counts 0."""
     training = point.training.model_copy(update={"seed": seed})
-    run = learn(log, point.method, ranker=point.ranker, training=training)
+    run = learn(log, point.method, ranker=point.ranker, training=training, engine="none")
     return measure_ranking(run.score(log.lists), log.lists, list(metrics), empty="zero").per_query

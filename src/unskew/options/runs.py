@@ -103,7 +103,7 @@ class Begins(Config):
     """How scores begin."""
 
     engine: Beginning = option(
-        "none",
+        "auto",
         "Whether scores begin as the order shown, and are corrected from there: auto where the log tells how far "
         "ranks are looked at, shown always, safe always and no further than held-out clicks carry, none never.",
         known=get_args(Beginning),

@@ -134,7 +134,9 @@ def demo(
         world = make_world(seed, queries, pages)
         models = {}
         training = Training(steps=steps, seed=seed, threads=1)  # a ranker this small gains nothing from a second
-        learned = partial(learn, world.log, ranker=MLP(sizes=(64, 32)), test=world.test, training=training)
+        learned = partial(
+            learn, world.log, ranker=MLP(sizes=(64, 32)), test=world.test, training=training, engine="none"
+        )
         for name, method in DEMO_ARMS.items():
             with training_bar(name, steps, console) as report:
                 done = learned(method, out=folder / name, report=report)

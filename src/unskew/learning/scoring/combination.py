@@ -29,7 +29,7 @@ from unskew.engine_prior import EnginePrior
 from unskew.results import Result
 from unskew.types import Array, Lists
 
-BELIEF = np.array([0.4, 0.2])
+BELIEF = np.array([0.4, 0.4])
 """Standard deviations of the prior of a, and of b in units of 1 / sd(s)."""
 KEPT = ("pairs.keys", "pairs.gains", "pairs.ranks")
 """Names of what is kept of pairs among the numbers of a model."""

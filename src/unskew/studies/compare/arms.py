@@ -48,7 +48,7 @@ class Point:
         """What a run is asked for; packages take features as they are."""
         training = self.training.model_copy(update={"seed": seed})
         scaling = "none" if self.ranker is None else scaling
-        return Settings(method=self.method, ranker=self.ranker, scaling=scaling, training=training)
+        return Settings(method=self.method, ranker=self.ranker, scaling=scaling, training=training, engine="none")
 
     @property
     def reads_labels(self) -> bool:

@@ -161,10 +161,10 @@ def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examinat
 
 
 def examination_of(log: Log) -> tuple[Examination | None, str | None]:
-    """Examination by rank as the log tells it, or why it does not."""
+    """Examination of all ranks as the log tells it, or why it does not."""
     with open_tables(log, threads=1) as tables:
         curve, reason = chosen_curve(tables)
-    return (None, reason) if curve is None else (curve.usable(), None)
+    return (None, reason) if curve is None else (curve.usable().reaching(int(log.position.max())), None)
 
 
 def combine(model: Scorer, held: Log, prior: EnginePrior, examination: Examination | None) -> Combination:

@@ -58,9 +58,9 @@ def learn(
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
-    With `engine` "auto" the score begins as the order shown where the log tells how far ranks are looked at, and
-    held-out clicks say how far it is corrected (`metrics.engine`); "shown" begins so in any case, "safe" too, and
-    goes no further from that order than held-out clicks carry it, "none" never.
+    The score begins as the order shown where the log tells how far ranks are looked at, and held-out clicks say
+    how far it is corrected (`metrics.engine`); with `engine` "shown" it begins so in any case, with "safe" too,
+    and goes no further from that order than held-out clicks carry it, with "none" never.
     `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 

@@ -22,7 +22,7 @@ from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.names import KEYS, Names
-from unskew.options.runs import RUN_KEYS, DataFiles
+from unskew.options.runs import RUN_KEYS, Beginning, DataFiles
 from unskew.settings import Table, byte_count, checked, known, read_toml, table_of
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.features.features import several
@@ -282,7 +282,8 @@ def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[st
     on = method.usual_choice(labels=labels, clicks=clicks)
     training = checked(Training, {"validate_on": on} | file.training, "training")
     settings = suited(method, ranker, file.data.scaling, training, Key("data.scaling"))
-    settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto, "engine": file.engine})
+    engine: Beginning = file.engine if method.target == "clicks" else "none"
+    settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto, "engine": engine})
     if source is not None:
         check_data_files(file.data, settings)
     chosen = Option(Key("training.validate_on"), training.validate_on)
