@@ -36,6 +36,7 @@ def arm(log, test, method, *, ranker=None, seed=0, scaling="standard", validatio
         scaling=scaling,
         options=training | {"seed": seed},
         validation=validation,
+        engine="none",
     ).settings
     done = run(asked, split(log, validation, asked))
     model, fit = done.model, done.fit

@@ -3,6 +3,7 @@
     python reproductions/experiments/engine_worlds.py --seeds 0 60 --out engine.jsonl    # goes on where it stopped
     python reproductions/experiments/engine_worlds.py --out engine.jsonl --show          # the tables alone
     python reproductions/experiments/engine_worlds.py --seeds 0 60 --safe --out safe.jsonl
+    python reproductions/experiments/engine_worlds.py --seeds 0 12 --lists mslr --out mslr.jsonl    # or mq2008
 
 A world is an engine (weak, medium, strong), features that know all, most or half of what people want, a way of
 clicking (position, trust, cascade, a mixture of position and cascade), 3 or 20 % of results clicked, and 5, 50 or
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import warnings
 from pathlib import Path
@@ -42,13 +44,17 @@ AS_NOW = ("naive", "dla", "additive")
 class World:
     """A world of this number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, real: Lists | None = None) -> None:
         draw = np.random.default_rng([seed, 41])
+        self.real = real
         self.seed, self.engine, self.know = seed, [*ENGINES][seed % 3], [*KNOW][seed // 3 % 3]
         self.clicks, self.rate = CLICKS[seed % 4], RATES[seed // 4 % 2]
         self.pages = PAGES[int(draw.integers(3))]
         self.queries = min(int(draw.integers(150, 600)), MOST // self.pages)
-        self.draw, self.bent = draw, bool(draw.random() < 0.5)
+        self.draw, self.bent, self.documents = draw, bool(draw.random() < 0.5), DOCUMENTS
+        if real is not None:
+            self.know, self.documents = "as they do", int(real.sizes.min())
+            self.queries = min(len(real), MOST // self.pages)
 
     def about(self) -> dict[str, Any]:
         """What kind of world it is."""
@@ -56,28 +62,50 @@ class World:
 
     def log(self) -> Log:
         """The pages."""
-        draw, shape = self.draw, (self.queries, DOCUMENTS)
-        x = draw.normal(size=(self.queries * DOCUMENTS, FEATURES))
-        known = x @ (w := draw.normal(size=FEATURES)) / np.linalg.norm(w)
-        if self.bent:
-            known = 0.7 * known + 0.7 * np.tanh(2 * x[:, 0] * x[:, 1])
-            known = (known - known.mean()) / known.std()
-        share, strength = KNOW[self.know], draw.uniform(*ENGINES[self.engine])
-        wanted = np.sqrt(share) * known + np.sqrt(1 - share) * draw.normal(size=len(x))
+        draw, shape = self.draw, (self.queries, self.documents)
+        x, wanted = self._made() if self.real is None else self._sampled(self.real)
+        strength = draw.uniform(*ENGINES[self.engine])
         score = strength * wanted + np.sqrt(1 - strength**2) * draw.normal(size=len(x))
         grade = np.searchsorted(np.quantile(wanted, [0.55, 0.75, 0.88, 0.96]), wanted)
+        if self.real is not None:  # wanted is the grade and a little noise
+            grade = np.clip(np.round(wanted * self.scale + self.middle), 0, 4).astype(int)
         often = 1 / np.arange(1, self.queries + 1) ** 0.8
         asked = draw.choice(self.queries, size=self.queries * self.pages, p=often / often.sum())
-        order = np.argsort(-score.reshape(shape)[asked] - 0.15 * draw.normal(size=(len(asked), DOCUMENTS)), 1)
-        row = asked[:, None] * DOCUMENTS + order[:, :SHOWN]
+        order = np.argsort(-score.reshape(shape)[asked] - 0.15 * draw.normal(size=(len(asked), self.documents)), 1)
+        row = asked[:, None] * self.documents + order[:, :SHOWN]
         level = np.exp(0.4 * draw.normal(size=self.queries))[asked]
         click = self._clicked(RELEVANCE[grade][row] * level[:, None])
         ids = np.array([f"d{number}" for number in range(len(x))], object)
-        offsets = np.arange(self.queries + 1) * DOCUMENTS
+        offsets = np.arange(self.queries + 1) * self.documents
         lists = Lists(x.astype(np.float32), offsets, grade.astype(np.int16), np.arange(self.queries), ids)
         position = np.tile(np.arange(1, SHOWN + 1), len(asked)).astype(np.int16)
         ends = np.arange(len(asked) + 1) * SHOWN
         return Log(lists, asked.astype(np.int64), ends, row.ravel(), position, click.ravel().astype(np.uint8))
+
+    def _made(self) -> tuple[Array, Array]:
+        """Features, and what people want."""
+        draw, share = self.draw, KNOW[self.know]
+        x = draw.normal(size=(self.queries * self.documents, FEATURES))
+        known = x @ (w := draw.normal(size=FEATURES)) / np.linalg.norm(w)
+        if self.bent:
+            known = 0.7 * known + 0.7 * np.tanh(2 * x[:, 0] * x[:, 1])
+            known = (known - known.mean()) / known.std()
+        return x, np.sqrt(share) * known + np.sqrt(1 - share) * draw.normal(size=len(x))
+
+    def _sampled(self, real: Lists) -> tuple[Array, Array]:
+        """Documents of real queries as many as each has at least, scaled; their grades with a little noise."""
+        draw, chosen = self.draw, self.draw.permutation(len(real))[: self.queries]
+        sizes = real.sizes[chosen]
+        rows = np.concatenate(
+            [
+                real.offsets[q] + draw.choice(n, self.documents, replace=False)
+                for q, n in zip(chosen, sizes, strict=True)
+            ]
+        )
+        x = np.sign(real.features[rows]) * np.log1p(np.abs(real.features[rows]))
+        grade = real.labels[rows] * 4 / real.labels.max() + 0.2 * draw.normal(size=len(rows))
+        self.middle, self.scale = float(grade.mean()), float(grade.std())
+        return x, (grade - self.middle) / self.scale
 
     def _clicked(self, wanted: Array) -> Array:
         """Clicks on pages of results that are wanted so much, scaled to the rate of the world."""
@@ -100,9 +128,9 @@ class World:
         return np.where(np.arange(len(p))[:, None] % 2 == 0, cascade, drawn < THETA * p)
 
 
-def measured(seed: int, safe: bool) -> dict[str, Any]:
+def measured(seed: int, safe: bool, real: Lists | None = None) -> dict[str, Any]:
     """nDCG@10 of the order shown, of methods without the engine, and of a run that begins as the engine."""
-    world, began = World(seed), time.process_time()
+    world, began = World(seed, real), time.process_time()
     log = world.log().with_ranks()
     lists, shown = log.lists, np.isin(np.arange(len(log.lists)), log.query)
 
@@ -161,11 +189,24 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"moved in {sum(row['moved'] > 0 for row in rows)} of {len(rows)} worlds")
 
 
+def folder(name: str) -> Path:
+    """A data set in the folder that UNSKEW_DATA names."""
+    return Path(os.environ.get("UNSKEW_DATA", "data")) / name
+
+
+def real_lists(name: str) -> Lists:
+    """Queries with ten documents (MQ2008) or 25 (MSLR) at least."""
+    at, least = {"mq2008": ("mq2008", 10), "mslr": ("mslr_sample", DOCUMENTS)}[name]
+    lists = unskew.read_letor(sorted(folder(at).glob("*.txt*")))
+    return lists.take(np.flatnonzero(lists.sizes >= least))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 60))
     parser.add_argument("--out", type=Path, help="a line of JSON for each world, to go on from")
     parser.add_argument("--safe", action="store_true")
+    parser.add_argument("--lists", choices=("mq2008", "mslr"), help="real features and grades, of UNSKEW_DATA")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -173,9 +214,10 @@ def main() -> None:
     done: list[dict[str, Any]] = []
     if options.out is not None and options.out.exists():
         done = [json.loads(line) for line in options.out.read_text().splitlines()]
+    real = None if options.lists is None or options.show else real_lists(options.lists)
     for seed in () if options.show else range(*options.seeds):
         if all(row["world"] != seed for row in done):
-            done.append(measured(seed, options.safe))
+            done.append(measured(seed, options.safe, real))
             if options.out is not None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(done[-1]) + "\n")

@@ -93,7 +93,7 @@ def cell(seed, eta, options):
     for name, grid in arms(options).items():
         for setting, method in grid.items():
             training = {"steps": options.steps, "seed": seed, "validate_on": "nothing"}
-            asked = ask(None, method=method, ranker=ranker, options=training).settings
+            asked = ask(None, method=method, ranker=ranker, options=training, engine="none").settings
             model = run(asked, LogData(data.train)).model
             found[name, setting] = {
                 "labels": float(np.nanmean(ndcg(model, lists["validation"]))),

@@ -104,7 +104,7 @@ def arm(log, validation, test, method, seed: int, options) -> dict:
     training = {"seed": seed, "steps": options.steps, "validate_every": options.every, "threads": options.threads}
     chosen_by = validation if options.select == "labels" else None
     ranker = unskew.rankers.MLP(sizes=tuple(options.sizes))
-    asked = ask(None, method=method, ranker=ranker, options=training, validation=chosen_by).settings
+    asked = ask(None, method=method, ranker=ranker, options=training, validation=chosen_by, engine="none").settings
     done = run(asked, split(log, chosen_by, asked))
     model, fit = done.model, done.fit
     scores = model.score(test)
