@@ -24,9 +24,18 @@ from unskew.names import KEYS, NO_NAMES, NOT_FEATURES, OURS, REQUIRED, TEXT, Nam
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
-from unskew.tables.engine.functions import as_utc, united
-from unskew.tables.engine.parquet import alike, impressions_in, parquet_files, read_unified, row_of, unified
-from unskew.tables.frames import arrow_table, is_frame, storable
+from unskew.tables.engine.functions import as_utc, united, whole
+from unskew.tables.engine.parquet import (
+    alike,
+    float_ids,
+    impressions_in,
+    parquet_files,
+    read_unified,
+    row_of,
+    unified,
+    whole_ids,
+)
+from unskew.tables.frames import IDS, arrow_table, is_frame, storable
 from unskew.tables.joins import SAME_LISTS
 from unskew.tables.reading.recognition import refuse_other, require_log
 from unskew.tables.schema import required
@@ -60,8 +69,9 @@ def open_log(
         if isinstance(source, str | Path):
             refuse_other(source)
             files = parquet_files(str(source) if "://" in str(source) else impressions_in(source))
-            tables = [engine.read_parquet(group) for group in alike(files)]
-            table = tables[0] if len(tables) == 1 else united(tables, unified(files))
+            tables, ids = [engine.read_parquet(group) for group in alike(files)], ids_of(names)
+            float_ids(files, ids)  # refused where they cannot be told apart
+            table = tables[0] if len(tables) == 1 else united(tables, unified(files, ids=ids), ids)
         else:
             table = _in_memory(engine, source)
         if not isinstance(source, Log | TableLog):
@@ -71,6 +81,11 @@ def open_log(
             require_log(needed, table.columns, source, names)
         require_columns(needed, table.columns, path=place)
         yield _typed(engine, table, place, files, names)
+
+
+def ids_of(names: Names) -> set[str]:
+    """Their names of all columns of ids."""
+    return {names.theirs(name) for name in IDS}
 
 
 def place_of(source: AnyLog) -> Path | str:
@@ -146,6 +161,8 @@ def _in_memory(engine: Engine, source: object) -> Table:
 
 def _typed(engine: Engine, table: Table, place: Path | str, files: Sequence[Path | str], names: Names) -> Table:
     """Numbers that are written as text as numbers, times of any kind as UTC; what cannot be read is refused."""
+    floats = [name for name in IDS if name in table.columns and table[name].type().is_floating()]
+    table = table.mutate(**{name: whole(table[name]) for name in floats})
     made: dict[str, Any] = {}
     for name in NUMBERS:
         if name in table.columns and table[name].type().is_string():
@@ -224,8 +241,10 @@ class StoredLog:
         wanted = usual if keep is None else [*required(self.feedback), "randomized", *keep]
         taken = [theirs for theirs, name in self.present.items() if name in wanted and name != "label"]
         files = parquet_files(self.path)
-        several = len(alike(files)) > 1
-        table = read_unified(files, taken) if several else pq.read_table(self.path, columns=taken)
+        several, ids = len(alike(files)) > 1, ids_of(self.names)
+        table = read_unified(files, taken, ids) if several else pq.read_table(self.path, columns=taken)
+        for name in ids & {*taken}:
+            table = table.set_column(taken.index(name), name, whole_ids(table[name], name, self.path))
         return table.rename_columns([self.present[theirs] for theirs in taken])
 
     def log(

@@ -11,7 +11,7 @@ from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
-from unskew.tables.engine.functions import as_utc, left
+from unskew.tables.engine.functions import as_utc, left, whole
 from unskew.tables.reading.options import IDS, IngestOptions
 
 FILE, ROW = "unskew_file", "unskew_row"
@@ -93,6 +93,8 @@ def typed(
         column: Any = table[name]
         kind = column.type()
         if name in (*IDS, *PEOPLE):
+            column = whole(column) if kind.is_floating() else column
+            kind = column.type()
             made[name] = column if kind.is_integer() or kind.is_string() else _text(column, name)
             if name == "doc_id" and either:
                 made[name] = made[name].nullif("") if made[name].type().is_string() else made[name]

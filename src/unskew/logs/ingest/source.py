@@ -21,7 +21,7 @@ from unskew.settings import known
 from unskew.tables.engine.engine import Engine, engine_errors, quiet
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import united
-from unskew.tables.engine.parquet import alike, plain_name, unified
+from unskew.tables.engine.parquet import alike, float_ids, plain_name, unified, whole_ids
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
 
@@ -107,6 +107,9 @@ def open_memory(
     engine: Engine, table: pa.Table, options: IngestOptions, clicks: Sequence[str | Path] = ()
 ) -> LogSource:
     """A table in memory, whose rows have numbers from 0."""
+    for name in options.ids & {*table.column_names}:
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, whole_ids(table.column(at), name, "the table"))
     numbered = table.append_column(ROW, pa.array(np.arange(len(table))))
     sample = SampleRows([Path()], options)
     sample.take(Path(), table.column_names, [table])
@@ -227,25 +230,29 @@ class _Opening:
         """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
         groups = alike(files)
         tables = [_read_parquet(self.engine, [Path(file) for file in group]) for group in groups]
-        sample = parquet_sample(files, self.options)
+        sample, ids = parquet_sample(files, self.options), self.options.ids
+        floats = float_ids(files, ids)
+        told = [f"{name} came as floats, which were read as whole numbers: 7.0 is 7" for name in floats]
         if len(groups) == 1:
             same = all(pq.read_schema(path).equals(pq.read_schema(files[0])) for path in files[1:])
-            return LogSource(tables[0], tables[0].columns, files=tuple(files) if same else (), sample=sample)
+            known_files = tuple(files) if same else ()
+            return LogSource(tables[0], tables[0].columns, files=known_files, notes=tuple(told), sample=sample)
         every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
-        schema = unified(files, self.options.wanted(list(every)))
+        schema = unified(files, self.options.wanted(list(every)), ids)
         notes = [
             f"{printable(group[0])} has no {', '.join(name for name in schema.names if name not in table.columns)}"
             for group, table in zip(groups, tables, strict=True)
             if any(name not in table.columns for name in schema.names)
         ]
-        notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
-        return LogSource(united(tables, pa.schema([*PLACES, *schema])), every, notes=tuple(notes), sample=sample)
+        notes = [*told, *notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
+        rows = united(tables, pa.schema([*PLACES, *schema]), ids)
+        return LogSource(rows, every, notes=tuple(notes), sample=sample)
 
     def together(self, text: LogSource, columnar: LogSource) -> LogSource:
         """Text and Parquet as one table of text, whose types are then made as those of text are."""
         names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
         texts = [(name, pa.string()) for name in self.options.wanted(list(names))]
-        both = united([text.impressions, columnar.impressions], pa.schema([*PLACES, *texts]))
+        both = united([text.impressions, columnar.impressions], pa.schema([*PLACES, *texts]), self.options.ids)
         rows = text.made_once(self.engine.keep, both)
         made = replace(text, impressions=rows, columns=names, notes=columnar.notes).finished()
         return replace(made, notes=(*made.notes, "text files and Parquet were read together"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,13 +24,20 @@ LARGEST = 1.7976931348623157e308
 """The largest of all floats."""
 
 
-def united(tables: Sequence[Table], schema: pa.Schema) -> Table:
-    """Tables as one, with these columns in these types; empty cells where a table lacks one."""
+def united(tables: Sequence[Table], schema: pa.Schema, ids: Collection[str]) -> Table:
+    """Tables as one, with these columns in these types; empty where a table lacks one; no `ids` as floats."""
 
     def column(table: Table, each: pa.Field) -> Any:
-        return (table[each.name] if each.name in table.columns else ibis.null()).cast(each.type)
+        found = table[each.name] if each.name in table.columns else ibis.null()
+        found = whole(found) if each.name in ids and found.type().is_floating() else found
+        return found.cast(each.type)
 
     return ibis.union(*(table.select(**{each.name: column(table, each) for each in schema}) for table in tables))
+
+
+def whole(number: Any) -> Any:
+    """Floats that are whole as whole numbers, null where they are not a number."""
+    return ibis.ifelse(number.isnan(), ibis.null(number.type()), number).cast("int64")
 
 
 def bit_or(value: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError
@@ -17,6 +18,8 @@ from unskew.files import restore
 from unskew.settings import no_such
 
 Paths = Path | str | Sequence[Path | str]
+EXACT = 2.0**53
+"""Up to here every whole number is a float of its own."""
 READ_AT_ONCE = 2**22
 """Values of a block; it has up to 65,536 rows."""
 
@@ -111,18 +114,50 @@ def alike(files: Sequence[Path | str]) -> list[list[Path | str]]:
     return list(groups.values())
 
 
-def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) -> Any:
+def whole_ids(column: Any, name: str, place: Path | str) -> Any:
+    """Ids that came as floats as whole numbers, as 7.0 is 7; refused where a float is no id, or several.
+
+    >>> whole_ids(pa.array([7.0, None]), "doc_id", "log.parquet").to_pylist()
+    [7, None]
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    column = pc.if_else(pc.is_nan(column), None, column)
+    wrong = column.filter(pc.or_(pc.greater(pc.abs(column), EXACT), pc.not_equal(column, pc.floor(column))))
+    if len(wrong):
+        said = f"{name} is written as floats such as {wrong[0].as_py()!r}, which do not tell ids apart"
+        hint = "write ids as text or whole numbers; pandas keeps these where one is missing with astype('Int64')"
+        raise DataError(said, path=place, hint=hint)
+    return column.cast(pa.int64())
+
+
+def float_ids(files: Sequence[Path | str], ids: Collection[str]) -> list[str]:
+    """Which of these columns of ids some file has as floats, each of them checked."""
+    found = [
+        (file, each.name)
+        for file in files
+        if "://" not in str(file)
+        for each in schema_of(file)
+        if each.name in ids and pa.types.is_floating(each.type)
+    ]
+    for file, name in found:
+        whole_ids(pq.ParquetFile(file).read(columns=[name])[name], name, file)
+    return sorted({name for _, name in found})
+
+
+def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None, ids: Collection[str] = ()) -> Any:
     """The columns of all files: numbers as wide as any, whole numbers and text as text; else the file is named.
 
-    Where only some are `wanted`, the others may differ.
+    Where only some are `wanted`, the others may differ. Columns of `ids` are never floats.
     """
     kinds: dict[str, tuple[Any, Path | str]] = {}
     for file in files:
         for each in schema_of(file):
             if wanted is not None and each.name not in wanted:
                 continue
-            before, where = kinds.get(each.name, (each.type, file))
-            kind = _common(before, each.type)
+            own = pa.int64() if each.name in ids and pa.types.is_floating(each.type) else each.type
+            before, where = kinds.get(each.name, (own, file))
+            kind = _common(before, own)
             if kind is None:
                 hint = "write the column in one type in all files, or read them one by one"
                 raise DataError(
@@ -132,11 +167,14 @@ def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) 
     return pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
 
 
-def read_unified(files: Sequence[Path | str], columns: Sequence[str]) -> Any:
+def read_unified(files: Sequence[Path | str], columns: Sequence[str], ids: Collection[str]) -> Any:
     """These columns of all files as one table; empty cells where a file lacks one."""
-    schema, parts = unified(files, columns), []
+    schema, parts = unified(files, columns, ids), []
     for file in files:
         part = pq.ParquetFile(file).read(columns=[name for name in schema.names if name in schema_of(file).names])
+        for at, name in enumerate(part.column_names):
+            if name in ids:
+                part = part.set_column(at, name, whole_ids(part.column(at), name, file))
         parts.append(part.cast(pa.schema([schema.field(name) for name in part.column_names])))
     return pa.concat_tables(parts, promote_options="default").select(list(columns))
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError, Option, printable
 from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, Names, guess_columns
-from unskew.tables.engine.parquet import blocks, damage_named, schema_of, undone
+from unskew.tables.engine.parquet import blocks, damage_named, schema_of, undone, whole_ids
 from unskew.tables.frames import TEXT_FILES, arrow_table, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES
 from unskew.tables.reading.files import all_files, kind_of
@@ -125,6 +125,9 @@ def _parts(source: Source, names: Names) -> Iterator[TablePart]:
         else:
             table = arrow_table(source) if kind == "frame" else read_csv(Path(path), kind, names)
         ours = renamed(table, names.within(table.column_names), path)
+        for key in KEYS if kind == "frame" else ():
+            if key in ours.column_names:
+                ours = ours.set_column(ours.column_names.index(key), key, whole_ids(ours[key], key, path))
         theirs = dict(zip(ours.column_names, table.column_names, strict=True))
         yield TablePart(path, ours.schema, theirs, None if kind == "parquet" else ours)
 

@@ -158,6 +158,11 @@ class IngestOptions(Config):
         """Their name of one of our columns."""
         return self.columns.get(name, name)
 
+    @property
+    def ids(self) -> set[str]:
+        """Their names of all columns of ids."""
+        return {self.source(name) for name in (*IDS, "visit_id", "user_id")}
+
     def known(self) -> list[str]:
         """Their names of all columns that are read where they are there; serp_* come on top."""
         ours = (self.source(name) for name in (*OURS, *self.page))
