@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ibis import _
 from typer.testing import CliRunner
 
-from unskew.errors import ConfigError, DataError, RunError
+from unskew.errors import ConfigError, DataError, LimitError, RunError
 from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
 from unskew.tracking.delivery import SUMS
@@ -176,18 +176,21 @@ def test_the_rules_and_their_counts(engine: Engine, tmp_path: Path) -> None:
         *page("g", 700, [2]),
         *page("h", 700, [0], position=0),
         *page("i", 700, [0, 0], query_id=["q", "r"]),
+        *page("m", 699, [0, 1]),
+        *page("m", 699.6, [0, 1]),
     ]
     rest = page("j", 0, [1]) + page("k", 10_000, [1])
     with writing(tmp_path / "store") as store:
         counts = put(engine, store, first + strange + back + doubled + broken + rest, end=START + 701)
         assert {name: number for name, number in counts.items() if number} == {
-            "delivered": 11,
+            "delivered": 12,
             "counted": 4,
             "no_time": 1,
             "no_id": 1,
             "bad_click": 1,
             "bad_position": 1,
             "two_queries": 1,
+            "returns": 1,
             "future": 1,
             "too_old": 1,
             "display_time_missing": 8,
@@ -213,6 +216,17 @@ def test_the_rules_and_their_counts(engine: Engine, tmp_path: Path) -> None:
         assert kept == recomputed(whole, START, START + 702)
         hours = engine.rows(window_sums(engine, store, START + 699, START + 700).agg(n=_.displays.sum()))
         assert hours == [{"n": 2}], "the page whose clock went back counts in its earliest hour"
+
+
+def test_ids_of_pages_that_come_back_are_refused_and_not_merged(tmp_path: Path) -> None:
+    """Who takes the query for the page: day by day these are pages, in one file they would be one."""
+    days = [[row for name in "abc" for row in page(name, 24 * day, [0, 1, 0])] for day in range(3)]
+    pq.write_table(table_of([row for rows in days for row in rows]), tmp_path / "all.parquet")
+    with pytest.raises(LimitError, match=r"3 of 3 pages are broken \(3 returns\)"):
+        track(tmp_path / "all.parquet", tmp_path / "store")
+    for number, rows in enumerate(days):
+        pq.write_table(table_of(rows), tmp_path / f"{number}.parquet")
+        assert track(tmp_path / f"{number}.parquet", tmp_path / "store").counted == 3
 
 
 def test_a_page_in_two_deliveries_stays_as_it_first_came(engine: Engine, tmp_path: Path) -> None:

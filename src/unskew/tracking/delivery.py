@@ -23,11 +23,13 @@ from unskew.tracking.traces import DEEP, rank_bit
 
 HOUR = 3600
 """Seconds of an hour."""
+PAUSE = 1800
+"""Seconds after which a result that a page has shown already is of another page."""
 LONGEST = 1e9
 """Seconds that no display or dwell time has."""
 TIMES = ("display_time", "dwell_time")
 OPTIONAL = (*TIMES, "randomized", "examination")
-BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries")
+BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries", "returns")
 """Why a page cannot be counted, the first reason that holds."""
 LEFT_OUT = (*BROKEN, "future", "too_old", "split", "repeated")
 """All reasons for which a page of a delivery does not count, the first that holds."""
@@ -67,6 +69,7 @@ def page_table(rows: Table) -> Table:
     pages = rows.group_by("page_id").agg(
         rows=rows.count(),
         start=rows.timestamp.min(),
+        last=rows.timestamp.max(),
         of_first=rows.timestamp.argmin(rows.position),
         bits=bit_or(bit),
         total=bit.sum().cast("int64"),
@@ -82,8 +85,11 @@ def page_table(rows: Table) -> Table:
     )
     hour = (pages.start.truncate("h").epoch_seconds() / HOUR).round().cast("int64")
     # a rank said twice; ranks from the last bit on share it, so that deep pages are looked at row by row
-    twice = (pages.bits != pages.total) | (pages.length >= DEEP)
-    return pages.mutate(hour=hour, twice=twice, clock_back=(pages.start < pages.of_first).cast("int64"))
+    again, deep = pages.bits != pages.total, pages.length >= DEEP
+    # what stands there again much later is another page with the same id
+    apart = pages.last.epoch_seconds() - pages.start.epoch_seconds() > PAUSE
+    made = pages.mutate(hour=hour, twice=again | deep, returns=(again & ~deep & apart).cast("int64"))
+    return made.mutate(clock_back=(pages.start < pages.of_first).cast("int64")).drop("last")
 
 
 def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
