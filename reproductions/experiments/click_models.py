@@ -50,8 +50,8 @@ def estimates(pages, models):
     for name in models:
         fitted = unskew.click_models.fit(pages, name)
         found[name] = fitted.model.relevance(fitted.parameters)[:-1]
-    found["best"] = found[compared.best]
-    return found, compared.best
+    found["best"] = found[compared.judge]
+    return found, compared.judge
 
 
 def ndcg(scores, labels, offsets):

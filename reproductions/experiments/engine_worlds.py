@@ -44,6 +44,11 @@ AS_NOW = ("naive", "dla", "additive")
 class World:
     """A world of this number."""
 
+    moves = 0.15
+    """How much the order differs from page to page."""
+    chances: Array
+    """Of a click on each document at rank 1, where examination is all that differs by rank."""
+
     def __init__(self, seed: int, real: Lists | None = None) -> None:
         draw = np.random.default_rng([seed, 41])
         self.real = real
@@ -71,10 +76,12 @@ class World:
             grade = np.clip(np.round(wanted * self.scale + self.middle), 0, 4).astype(int)
         often = 1 / np.arange(1, self.queries + 1) ** 0.8
         asked = draw.choice(self.queries, size=self.queries * self.pages, p=often / often.sum())
-        order = np.argsort(-score.reshape(shape)[asked] - 0.15 * draw.normal(size=(len(asked), self.documents)), 1)
+        noise = self.moves * draw.normal(size=(len(asked), self.documents))
+        order = np.argsort(-score.reshape(shape)[asked] - noise, 1)
         row = asked[:, None] * self.documents + order[:, :SHOWN]
-        level = np.exp(0.4 * draw.normal(size=self.queries))[asked]
-        click = self._clicked(RELEVANCE[grade][row] * level[:, None])
+        level = np.exp(0.4 * draw.normal(size=self.queries))
+        click, scale = self._clicked(RELEVANCE[grade][row] * level[asked][:, None])
+        self.chances = np.minimum(scale * RELEVANCE[grade] * np.repeat(level, self.documents), 0.95)
         ids = np.array([f"d{number}" for number in range(len(x))], object)
         offsets = np.arange(self.queries + 1) * self.documents
         lists = Lists(x.astype(np.float32), offsets, grade.astype(np.int16), np.arange(self.queries), ids)
@@ -107,13 +114,14 @@ class World:
         self.middle, self.scale = float(grade.mean()), float(grade.std())
         return x, (grade - self.middle) / self.scale
 
-    def _clicked(self, wanted: Array) -> Array:
-        """Clicks on pages of results that are wanted so much, scaled to the rate of the world."""
+    def _clicked(self, wanted: Array) -> tuple[Array, float]:
+        """Clicks on pages of results that are wanted so much, scaled to the rate of the world; the scale."""
         scale, drawn = 1.0, self.draw.random(wanted.shape)
         for _ in range(25):
+            used = scale
             click = self._at(np.minimum(scale * wanted, 0.95), drawn)
             scale *= np.clip(self.rate / max(click.mean(), 1e-6), 0.5, 2.0)
-        return click
+        return click, used
 
     def _at(self, p: Array, drawn: Array) -> Array:
         if self.clicks == "position":

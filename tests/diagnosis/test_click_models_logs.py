@@ -240,7 +240,8 @@ def test_a_pair_that_was_never_shown_is_as_the_prior_says(small: Log, shuffled: 
     half = models.fit(small.take(np.arange(40)), "pbm")
     chance = half.click_probability(shuffled)
     assert len(chance) == len(shuffled.row)
-    theta, mean = half.parameters["examination"], half.assumed["attractiveness"].mean
+    theta, mean = half.parameters["examination"], half.parameters["attractiveness"][-1]
+    assert mean < half.parameters["attractiveness"][:-1].mean()  # it stands below the last rank
     strange = ~np.isin(shuffled.row, small.take(np.arange(40)).row)
     assert strange.any()
     assert chance[strange] == pytest.approx(theta[shuffled.position[strange] - 1] * mean)

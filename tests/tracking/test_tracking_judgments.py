@@ -73,15 +73,21 @@ def error(judged: Any, log: Log) -> float:
 
 
 def test_estimates_are_those_of_the_log(folder: Path, log: Log) -> None:
-    told = judge(folder / "store", folder / "a.parquet", curves=str(folder / "curves.json"), force=True, threads=1)
+    curves = str(folder / "curves.json")
+    told = judge(folder / "store", folder / "a.parquet", curves=curves, shrink=False, force=True, threads=1)
     judged = pq.read_table(folder / "a.parquet")
-    assert judged.column_names == ["query_id", "doc_id", "relevance", "standard_error", "displays", "clicks"]
+    assert judged.column_names[:6] == ["query_id", "doc_id", "relevance", "standard_error", "displays", "clicks"]
+    assert judged.column_names[6:] == ["click_rate", "coec", "mean_rank"]
     alpha, beta = SCREEN.affine(10)
     row = log.row == log.lists.offsets[3] + 2
     value = np.mean((log.click[row] - beta[log.position[row] - 1]) / alpha[log.position[row] - 1])
     (found,) = (each for each in judged.to_pylist() if (each["query_id"], each["doc_id"]) == (3, 2))
     assert found["relevance"] == pytest.approx(value, abs=1e-9)
     assert (found["displays"], found["clicks"]) == (row.sum(), log.click[row].sum())
+    rates = np.array([log.click[log.position == rank].mean() for rank in range(1, 11)])
+    assert found["click_rate"] == pytest.approx(log.click[row].mean())
+    assert found["coec"] == pytest.approx(log.click[row].sum() / rates[log.position[row] - 1].sum())
+    assert found["mean_rank"] == pytest.approx(log.position[row].mean())
     assert told.pairs == len(np.unique(log.row))
 
 
@@ -89,7 +95,8 @@ def test_doubly_robust_and_shrunken_are_nearer(folder: Path, log: Log) -> None:
     errors = {}
     for name, asked in {
         "ipw": {"estimator": "ipw"},
-        "affine": {"estimator": "affine"},
+        "affine": {"estimator": "affine", "shrink": False},
+        "order": {"estimator": "affine"},
         "dr": {"imputation": folder / "imputation.parquet", "shrink": False},
         "shrunken": {"imputation": folder / "imputation.csv"},
     }.items():
@@ -97,6 +104,7 @@ def test_doubly_robust_and_shrunken_are_nearer(folder: Path, log: Log) -> None:
         judge(folder / "store", folder / f"{name}.parquet", curves=curves, force=True, threads=1, **asked)
         errors[name] = error(pq.read_table(folder / f"{name}.parquet"), log)
     assert errors["shrunken"] < errors["dr"] < errors["affine"]
+    assert errors["order"] < errors["affine"]  # what the order shown says stands for an imputation
     assert errors["shrunken"] < 0.15**2
     judged = pq.read_table(folder / "shrunken.parquet")
     assert len(judged) == len(log.lists.labels)

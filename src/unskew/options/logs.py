@@ -258,6 +258,7 @@ class ClickModelsArguments(OnEngine):
     )
     held_out: Text = option("0.2", "Share of the pages to judge by, or another log.")
     seed: int = SEED
+    labels: Place = option(None, "Some labels that make judgments better: query_id, doc_id, label; by (whose).")
     out: Place = option(None, "Folder for the report, the best model and its judgments.")
     force: bool = FORCE
 

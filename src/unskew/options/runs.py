@@ -379,5 +379,6 @@ class ExportArguments(VerbOptions):
     max_weight: float | None = option(None, "Clip weights at this value.", ge=1)
     confidence: float = option(0.5, "Leave out grades that are less likely right.", ge=0, le=1)
     top: float | None = option(None, "Relevance where grades end; its 95th percentile unless given.", gt=0)
+    labels: Place = option(None, "Some labels that make judgments of a log better: query_id, doc_id, label; by.")
     columns: Columns = COLUMNS
     force: bool = FORCE

@@ -1,27 +1,31 @@
 """What `unskew judge` does: relevance per query and document from a tracking store, as judgments anybody can read.
 
-    query_id, doc_id, relevance, standard_error, displays, clicks, and imputation where one was given
+    query_id, doc_id, relevance, standard_error, displays, clicks, click_rate, coec, mean_rank, and imputation
 
-The imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair.
-Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. The
-window is joined to the imputation and sorted by the engine and read a batch at a time, so it may be larger than
-memory.
+Click rate, COEC (clicks over those that the ranks get on average) and mean rank are what anybody counts. The
+imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair. Pairs
+that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. Without
+one, what the order shown says stands for it: mean relevance by mean rank, after the curves, at the level of the
+query (see `engine_prior.Expectation`). The window is joined to the imputation and sorted by the engine and read
+a batch at a time, so it may be larger than memory.
 
 Legend: R rows (a query, document and position each), P pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from unskew.engine_prior import SAMPLE, Expectation, after, mean_ranks, spread_worth
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
@@ -35,7 +39,7 @@ from unskew.tables.engine.expressions import Table
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import MILLI
-from unskew.tracking.estimators import Tallies, TrustCurves, estimate
+from unskew.tracking.estimators import Estimate, Tallies, TrustCurves, estimate, weights_of
 from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
@@ -87,8 +91,9 @@ def judge(
 
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
-    JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
-    was seen, see `shrinkage`. `columns` says theirs for the columns of the imputation. `connection` says how
+    JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation, or what the
+    order shown says, by how little was seen, see `shrinkage`. `columns` says theirs for the columns of the
+    imputation. `connection` says how
     the engine is reached.
     """
     out = Path(out)
@@ -179,12 +184,40 @@ class Judging:
 
     def parts(self) -> Iterator[tuple[Batch, Tallies, Array | None]]:
         """The window, a batch at once: its sums, and what is imputed to every pair [P], or the mean."""
-        for batch in pair_batches(self.files):
+        for batch in pair_batches(self.files) if self.fill is not None else pair_batches(self.files, by="query"):
             guess = None
             if self.fill is not None:
                 guess = batch.imputation()
                 guess = np.where(np.isnan(guess), self.fill, guess)
             yield batch, batch.tallies(), guess
+
+    def by_order(self, curves: TrustCurves) -> Callable[[Batch, Tallies], Estimate]:
+        """Estimates after what the order shown says, of the pairs of a batch; learned from the first pairs."""
+        told, pairs = [], 0
+        for batch, tallies, _ in self.parts():
+            told.append(batch.shown(tallies, curves, self.estimator))
+            pairs += tallies.pairs
+            if pairs > SAMPLE:
+                break
+        firsts = np.cumsum([0, *(each.query.max() + 1 for each in told)])
+        whole = OrderShown(*(np.concatenate(column) for column in zip(*told, strict=True)))
+        query = whole.query + np.repeat(firsts[:-1], [len(each.query) for each in told])
+        seen = (np.maximum(whole.clicks, 0.0), whole.looked, whole.rank)
+        order = Expectation.fit(*seen, query)
+        mean = order.of(*seen, query)
+        more = whole.noise - 2 * whole.trusted * mean
+        worth = spread_worth(whole.clicks, whole.looked, whole.squares, mean, more)
+
+        def estimated(batch: Batch, tallies: Tallies) -> Estimate:
+            each = batch.shown(tallies, curves, self.estimator)
+            mean = order.of(np.maximum(each.clicks, 0.0), each.looked, each.rank, each.query)
+            found = after(mean, worth, each.clicks, each.looked)
+            y = np.clip(found, 0.0, 1.0)
+            chance = each.looked * y - each.squares * y**2 + each.noise - 2 * each.trusted * y
+            spread = worth**2 * mean * (1 - mean) / (worth + 1) + np.maximum(chance, 0.0)
+            return Estimate(found, np.sqrt(spread) / (worth + each.looked))
+
+        return estimated
 
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
         """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
@@ -206,6 +239,7 @@ class Judging:
 
     def judged(self, curves: TrustCurves, noise: Array) -> Iterator[pa.Table]:
         """The judgments, batch after batch."""
+        by_order = self.by_order(curves) if self.shrink and self.fill is None else None
         pull = None
         if self.shrink and self.fill is not None:
             pull = learn_pull(
@@ -215,7 +249,9 @@ class Judging:
                 self.estimator,
             )
         for batch, tallies, guess in self.parts():
-            if pull is not None and guess is not None:
+            if by_order is not None:
+                found = by_order(batch, tallies)
+            elif pull is not None and guess is not None:
                 found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
             else:
                 found = estimate(tallies, curves, self.estimator, guess)
@@ -226,10 +262,33 @@ class Judging:
                 "standard_error": pa.array(found.standard_error, from_pandas=True),
                 "displays": pa.array(tallies.displays.astype(np.int64)),
                 "clicks": pa.array(tallies.per_pair(tallies.c).astype(np.int64)),
+                **simple(tallies, self.rates),
             }
             if guess is not None:
                 made["imputation"] = pa.array(batch.imputation(), from_pandas=True)
             yield pa.table(made)
+
+    @cached_property
+    def rates(self) -> Array:
+        """Click rates of the ranks."""
+        shown = np.zeros((2, self.ranks))
+        for _, tallies, _ in self.parts():
+            rank = np.minimum(tallies.position, self.ranks) - 1
+            shown += [np.bincount(rank, each, self.ranks) for each in (tallies.n, tallies.c)]
+        return np.asarray(shown[1] / np.maximum(shown[0], 1))
+
+
+def simple(tallies: Tallies, rates: Array) -> dict[str, pa.Array]:
+    """Click rate, COEC and mean rank shown of every pair; null where nothing was shown, or no click was due."""
+    due = rates[np.minimum(tallies.position, len(rates)) - 1]
+    n, c, expected, ranks = map(
+        tallies.per_pair, (tallies.n, tallies.c, tallies.n * due, tallies.n * tallies.position)
+    )
+    parts = {"click_rate": (c, n), "coec": (c, expected), "mean_rank": (ranks, n)}
+    return {
+        name: pa.array(over / np.where(under > 0, under, np.nan), from_pandas=True)
+        for name, (over, under) in parts.items()
+    }
 
 
 def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> tuple[int, int]:
@@ -252,6 +311,22 @@ ROWS = 2**18
 """Of a batch, and of a pair that lies across its end."""
 
 
+class OrderShown(NamedTuple):
+    """What the order shown and clicks say of pairs, [P] each, with P(click) = alpha relevance + beta.
+
+    Clicks but those of beta; sums of alpha, its square, beta (1 - beta) and alpha beta; mean rank over all pages
+    of the query, and the query's number from 0.
+    """
+
+    clicks: Array
+    looked: Array
+    squares: Array
+    noise: Array
+    trusted: Array
+    rank: Array
+    query: Array
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some pairs of a window that is sorted by query and document."""
@@ -272,6 +347,21 @@ class Batch:
     def imputation(self) -> Array:
         """What was imputed to every pair, [P]; NaN where nothing was."""
         return self.column("imputation")[self.starts].astype(float)
+
+    def shown(self, tallies: Tallies, curves: TrustCurves, estimator: str) -> OrderShown:
+        """What the order shown is judged by."""
+        weight, offset = weights_of(estimator, tallies, curves)
+        n, alpha, beta = tallies.n, 1 / weight, offset / weight
+        ids = self.column("query_id")[self.starts]
+        query = np.cumsum(np.append(False, ids[1:] != ids[:-1]))
+        _, cell = np.unique(tallies.position * len(ids) + query[tallies.pair], return_inverse=True)
+        pages = np.zeros(int(query.max()) + 1)  # of a query: as many as showed anything at one position
+        np.maximum.at(pages, query[tallies.pair], np.bincount(cell, n)[cell])
+        ranks, last = tallies.per_pair(n * tallies.position), int(tallies.position.max())
+        sums = (tallies.c - n * beta, n * alpha, n * alpha**2, n * beta * (1 - beta), n * alpha * beta)
+        rank = mean_ranks(ranks, tallies.displays, pages[query], last)
+        clicks, looked, squares, noise, trusted = map(tallies.per_pair, sums)
+        return OrderShown(clicks, looked, squares, noise, trusted, rank, query)
 
     def tallies(self, kind: Literal["", "random_"] = "") -> Tallies:
         """The sums; `random_` is those of random slots alone, without ê."""
@@ -297,8 +387,8 @@ def batch_of(rows: pa.Table) -> Batch:
     return Batch(rows, np.concatenate([[0], np.flatnonzero(new) + 1]))
 
 
-def pair_batches(files: Sequence[Path | str], rows: int = ROWS) -> Iterator[Batch]:
-    """Sorted files, one after another, in batches of about so many rows; no pair is cut in two."""
+def pair_batches(files: Sequence[Path | str], rows: int = ROWS, by: str = "pair") -> Iterator[Batch]:
+    """Sorted files, one after another, in batches of about so many rows; no pair, or no query, is cut in two."""
     rest: pa.Table | None = None
     for file in files:
         for part in pq.ParquetFile(file).iter_batches(batch_size=rows):
@@ -307,8 +397,10 @@ def pair_batches(files: Sequence[Path | str], rows: int = ROWS) -> Iterator[Batc
             if not len(whole.starts):
                 continue
             last = int(whole.starts[-1])
+            if by == "query":
+                last = int(np.searchsorted(whole.column("query_id"), whole.column("query_id")[-1]))
             rest = whole.rows.slice(last)
             if last:
-                yield Batch(whole.rows.slice(0, last), whole.starts[:-1])
+                yield Batch(whole.rows.slice(0, last), whole.starts[whole.starts < last])
     if rest is not None:
         yield batch_of(rest)

@@ -20,7 +20,10 @@ Where there is no click the result was examined with probability q = θ(1 - a)/(
 
 Differences from the papers: attraction is counted among what was examined, and not among all that was shown,
 which climbs to the same place in fewer rounds; both kinds of parameters have priors. Only products θa are seen:
-where the scale of θ lies is up to its start (the rank that is clicked most is always examined) and the priors.
+θ of the position-based model is what swaps and shuffled slots tell, and held (`pages.examined`). Of the browsing
+model its scale is up to its start (the rank that is clicked most is always examined), and what of click rates by
+rank is θ to the prior of a, which holds what remains (`pages.by_rank`).
+
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from typing import ClassVar
 import numpy as np
 
 from unskew.diagnosis.click_models.contract import RANK_PRIOR, ClickModel, rank_index
-from unskew.diagnosis.click_models.em import Expected, Parameters, Prior
+from unskew.diagnosis.click_models.em import SMALLEST, Expected, Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages, added, grouped
 from unskew.types import Array
 
@@ -200,6 +203,11 @@ class PBM(ExaminedModel):
         curve = rates / max(float(rates.max()), 1e-9)
         attraction = np.full(pages.bound, np.clip(rates.max(), 0.01, 0.9))
         return {"attractiveness": attraction, "examination": np.clip(curve, 0.02, 0.98)}
+
+    def held(self, pages: ClickPages) -> Parameters:
+        """Examination; below the last rank it is that of the last."""
+        told = pages.examined[np.minimum(np.arange(self.ranks), len(pages.examined) - 1)]
+        return {"examination": np.clip(told / max(told.max(), 1.0), SMALLEST, 1 - SMALLEST)}
 
 
 class UBM(ExaminedModel):

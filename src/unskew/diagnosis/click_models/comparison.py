@@ -15,7 +15,7 @@ import numpy as np
 
 from unskew.diagnosis.click_models.contract import ClickModel
 from unskew.diagnosis.click_models.fitted import CLICK_MODELS, FittedClickModel, find_model, fit_model, perplexity
-from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
+from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, read_pages
 from unskew.diagnosis.evidence.likelihood import ratio_and_error
 from unskew.errors import ConfigError, Option
 from unskew.options.base import LogReading
@@ -82,6 +82,17 @@ class ClickModelComparison(Result):
             row for row in self.models if row.standard_error is None or row.behind <= CLEAR * row.standard_error
         )
         return [row.name for row in unsure]
+
+    @property
+    def judge(self) -> str | None:
+        """The model to judge documents by: the best that tells them apart, of those level with it one that tells
+        ranks apart too, and `dctr` only where it is alone: where nothing moved they explain clicks alike.
+        """
+        apart = [row.name for row in self.models if self.fitted[row.name].tells_documents_apart]
+        ranked = [name for name in apart if any("examination" in each for each in self.fitted[name].parameters)]
+        by_rank = [name for name in ranked if name in self.level]
+        others = [name for name in apart if not name.startswith("dctr")]
+        return next(iter([*by_rank, *others, *apart]), None)
 
 
 def fit_and_compare(
@@ -164,20 +175,12 @@ def paired(difference: Array, weight: Array, query: Array) -> tuple[float, float
 
 def notes_on(pages: ClickPages, held: ClickPages, unseen: float) -> list[str]:
     """What keeps a log from telling models apart."""
-    width = int(pages.rank.max()) + 1
-    distinct, _ = grouped(pages.pair[pages.where] * width + pages.rank[pages.where])
-    ranks_of_pair = np.bincount(distinct // width)
-    swapped, shown = int((ranks_of_pair > 1).sum()), int((ranks_of_pair > 0).sum())
     notes = []
-    if pages.rank.max() == pages.rank[pages.where].min():
-        notes.append("All results were shown at one rank: nothing can be said of ranks.")
-    elif not swapped:
+    if pages.reason is not None:
         notes.append(
-            "No document was shown at two ranks for one query: rank and document cannot be told apart, and "
-            "examination rests on the priors."
+            f"What the order shown says of documents cannot be known: {pages.reason}. Most of what clicks fall by "
+            "rank is taken for examination."
         )
-    elif swapped < 0.05 * shown:
-        notes.append(f"Only {swapped:,} of {shown:,} documents were shown at two ranks or more for one query.")
     if len(np.unique(held.query)) < 2:
         notes.append("There is one query: differences have no standard error, so no model is called better.")
     if unseen > 0.1:

@@ -1,7 +1,7 @@
 """What a click model is: settings, what it counts, what it expects to have happened, and how likely clicks are.
 
 Legend: S pages, K results of a page, P pairs of query and document. Parameters of pairs have P + 1 entries: the
-last is what is assumed of a pair that was never shown, the mean of the prior.
+last is what is assumed of a pair that was never shown: as relevant as what stands below the last rank.
 
 A model says four things; `fitted.py` fits, measures, samples and saves with them alone.
 
@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior
+from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior, Shape
 from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.settings import Config
 from unskew.types import Array
@@ -63,6 +63,14 @@ class ClickModel(Config, ABC):
     @abstractmethod
     def start(self, pages: ClickPages) -> Parameters:
         """Where the rounds begin."""
+
+    def held(self, pages: ClickPages) -> Parameters:
+        """Parameters that swaps and shuffled slots tell, which no round moves."""
+        return {}
+
+    def shape(self, pages: ClickPages) -> Shape:
+        """What is expected of pairs by their ranks."""
+        return pages.by_rank
 
     @abstractmethod
     def expect(self, counts: Any, parameters: Parameters) -> Expected:

@@ -25,6 +25,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from unskew.engine_prior import worth
 from unskew.settings import Config
 from unskew.types import Array
 
@@ -37,6 +38,8 @@ OPENING, LOOK = 12, 6
 FEW = 10
 """Parameters below which their spread is not estimated."""
 USUAL_STRENGTH = 2.0
+BY_RANK = "attractiveness"
+"""The kind of parameter that the order shown tells of."""
 SHARE = "share"
 """The kind of parameter whose values add up to 1."""
 
@@ -53,8 +56,18 @@ class Prior(Config):
 class Assumed(NamedTuple):
     """A prior with its numbers."""
 
-    mean: float
+    mean: float | Array
+    """Of all parameters of a kind, or of each."""
     strength: float
+
+
+class Shape(NamedTuple):
+    """What is expected of pairs."""
+
+    mean: Array
+    """[P + 1], up to a factor."""
+    strength: float | None
+    """Trials that it is worth; none: found by the marginal likelihood of what is expected to have happened."""
 
 
 class Expected(NamedTuple):
@@ -80,24 +93,28 @@ def climb(
     tolerance: float,
     hidden: Sequence[str] = (),
     missing: Unseen,
+    shape: Shape | None = None,
+    held: Parameters | None = None,
 ) -> tuple[Parameters, dict[str, Assumed], list[float], bool]:
     """Parameters, their priors, the penalised log-likelihood of each round, and whether the rounds came to an end.
 
     They do when three of them gain less than `tolerance` of the penalised log-likelihood. Successes of `hidden`
-    kinds of parameters mostly are; `missing` says how much information that takes.
+    kinds of parameters mostly are; `missing` says how much information that takes. What is attractive is believed
+    to be so as `shape` has it, up to its level, where its prior leaves the mean open. `held` stay as they are.
     """
-    here, assumed = opened(expect, start, priors, hidden, missing)
+    fixed = held or {}
+    here, assumed = opened(expect, start | fixed, priors, hidden, missing, shape, fixed)
     trace: list[float] = []
     while len(trace) < rounds:
         points, began = [here], len(trace)
         for _ in range(2):
             value, after = one_round(expect, points[-1], assumed)
             trace.append(value)
-            points.append(after)
-        leap = extrapolated(*points)
+            points.append(after | fixed)
+        leap = extrapolated(*points) | fixed
         value, after = one_round(expect, leap, assumed)
         taken = value >= trace[-1]
-        here = after if taken else points[-1]
+        here = after | fixed if taken else points[-1]
         trace += [value] if taken else []
         if began and trace[-1] - trace[began - 1] <= tolerance * abs(trace[-1]):
             return here, assumed, trace, True
@@ -111,22 +128,32 @@ def one_round(expect: Expect, here: Parameters, assumed: Mapping[str, Assumed]) 
 
 
 def opened(
-    expect: Expect, start: Parameters, priors: Mapping[str, Prior], hidden: Sequence[str], missing: Unseen
+    expect: Expect,
+    start: Parameters,
+    priors: Mapping[str, Prior],
+    hidden: Sequence[str],
+    missing: Unseen,
+    shape: Shape | None,
+    held: Parameters,
 ) -> tuple[Parameters, dict[str, Assumed]]:
     """Parameters after the first rounds, and the priors that were found in them."""
-    here, assumed = start, {name: assume(prior, np.zeros(0), np.zeros(0)) for name, prior in priors.items()}
+    here = start
+    assumed = {name: assume(prior, np.zeros(0), np.zeros(0)) for name, prior in priors.items()}
     if all(prior.mean is not None and prior.strength is not None for prior in priors.values()):
         return here, assumed
     spread: dict[str, float] = {}
     for done in range(OPENING):
         expected = expect(here)
-        assumed = {name: assume(prior, *expected.counts[name]) for name, prior in priors.items()}
         if done % LOOK == LOOK - 1:
             spread = {name: hidden_strength(expect, here, name, missing) for name in hidden}
+            assumed = {
+                name: assume(prior, *expected.counts[name], shape if name.endswith(BY_RANK) else None)
+                for name, prior in priors.items()
+            }
         for name in hidden:
             if priors[name].strength is None:
                 assumed[name] = Assumed(assumed[name].mean, spread.get(name, USUAL_STRENGTH))
-        here = updated(expected, assumed)
+        here = updated(expected, assumed) | held
     return here, assumed
 
 
@@ -152,32 +179,24 @@ def hidden_strength(expect: Expect, here: Parameters, name: str, missing: Unseen
     return float(1 / np.clip(variance / (mean * (1 - mean)), 0.01, 0.6) - 1)
 
 
-def assume(prior: Prior, successes: Array, trials: Array) -> Assumed:
-    """The prior, with what it leaves open taken from what is expected to have happened."""
-    mean, strength = moments(successes, trials)
-    return Assumed(
-        mean if prior.mean is None else prior.mean, strength if prior.strength is None else prior.strength
-    )
+def assume(prior: Prior, successes: Array, trials: Array, shape: Shape | None = None) -> Assumed:
+    """The prior, with what it leaves open taken from what is expected to have happened, and its shape as given.
 
-
-def moments(successes: Array, trials: Array) -> tuple[float, float]:
-    """Mean and strength of a Beta distribution whose draws had so many trials and successes.
-
-    >>> mean, strength = moments(np.repeat([20.0, 80.0], 10), np.full(20, 100.0))
-    >>> round(mean, 2), round(strength, 1)
-    (0.5, 1.7)
+    >>> told = assume(Prior(), np.repeat([20.0, 80.0], 10), np.full(20, 100.0))
+    >>> round(told.mean, 2), round(told.strength, 1)
+    (0.5, 2.7)
     """
-    seen = trials > 0
-    x, n = successes[seen], trials[seen]
-    if not len(n) or x.sum() <= 0 or x.sum() >= n.sum():
-        return 0.5 if not len(n) else float(np.clip(x.sum() / n.sum(), 1e-6, 1 - 1e-6)), USUAL_STRENGTH
-    mean = x.sum() / n.sum()
-    noise, several = mean * (1 - mean), len(n) - 1
-    room = n.sum() - (n**2).sum() / n.sum() - several
-    if len(n) < FEW or room <= 0:
-        return float(mean), USUAL_STRENGTH
-    alike = ((n * (x / n - mean) ** 2).sum() - noise * several) / (noise * room)
-    return float(mean), float(1 / np.clip(alike, 0.01, 0.6) - 1)
+    total, strength = float(trials.sum()), prior.strength
+    mean: float | Array = 0.5 if prior.mean is None else prior.mean
+    if prior.mean is None and total > 0:
+        mean = float(np.clip(successes.sum() / total, 1e-6, 1 - 1e-6))
+        if shape is not None:
+            strength = shape.strength if strength is None else strength
+            mean = np.clip(shape.mean * (successes.sum() / (trials @ shape.mean)), SMALLEST, 1 - SMALLEST)
+    if strength is not None:
+        return Assumed(mean, strength)
+    few = (trials > 0).sum() < FEW
+    return Assumed(mean, USUAL_STRENGTH if few else worth(successes, trials, np.broadcast_to(mean, trials.shape)))
 
 
 def updated(expected: Expected, assumed: Mapping[str, Assumed]) -> Parameters:
@@ -196,9 +215,9 @@ def penalty(parameters: Parameters, assumed: Mapping[str, Assumed]) -> float:
     total = 0.0
     for name, values in parameters.items():
         mean, strength = assumed[name]
-        total += strength * mean * float(np.log(values).sum())
+        total += strength * float((mean * np.log(values)).sum())
         if not name.endswith(SHARE):
-            total += strength * (1 - mean) * float(np.log1p(-values).sum())
+            total += strength * float(((1 - mean) * np.log1p(-values)).sum())
     return total
 
 

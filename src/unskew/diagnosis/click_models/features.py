@@ -121,7 +121,7 @@ def descend(
 
     torch.manual_seed(asked.seed)
     rng = np.random.default_rng(asked.seed)
-    network = small_network(features.shape[1], asked.hidden, plain.assumed["attractiveness"].mean)
+    network = small_network(features.shape[1], asked.hidden, float(plain.assumed["attractiveness"].mean))
     theta = torch.nn.Parameter(torch.logit(torch.from_numpy(plain.parameters["examination"]).float()))
     weights = [*network.parameters(), theta]
     adam = torch.optim.Adam(weights, lr=asked.rate)

@@ -19,8 +19,10 @@ from unskew.diagnosis.click_models.browsing import DCTR, PBM, RCM, RCTR, UBM
 from unskew.diagnosis.click_models.chains import CCM, DBN, DCM, SDBN, CascadeModel
 from unskew.diagnosis.click_models.contract import ClickModel, log_chances
 from unskew.diagnosis.click_models.em import Assumed, Parameters, climb
+from unskew.diagnosis.click_models.labels import AnyLabels, labelled, read_labels
 from unskew.diagnosis.click_models.mixture import ModelMixture
-from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, added, read_pages
+from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, read_pages
+from unskew.engine_prior import beta_interval
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, read_json, write_json
 from unskew.options.base import LogReading
@@ -85,7 +87,7 @@ FILE, PAIRS = "model.json", "pairs.parquet"
 SAVED = Ours(FILE, (PAIRS,))
 """What lies in the folder of a click model."""
 KIND = "unskew click model"
-OWN = ("name", "pages", "converged", "seconds", "trace", "parameter_count")
+OWN = ("name", "pages", "converged", "seconds", "trace", "parameter_count", "unknown")
 OF_PAIRS = ("attractiveness", "satisfaction")
 """Kinds of parameters that every pair has one of; within a mixture their names begin with a number."""
 
@@ -156,11 +158,12 @@ class FittedClickModel:
     pairs: ShownPairs
     parameters: Parameters
     assumed: dict[str, Assumed]
-    """Mean and strength of the prior of each kind of parameter."""
+    """Mean, of all of its parameters, and strength of the prior of each kind."""
     evidence: dict[str, Array]
-    """What is known of each pair, [P + 1] each, the last entry of pairs that were never shown: impressions and
-    clicks; `examined`, impressions on which it was, as expected, but of mixtures; `standard_error` of its
-    relevance, where the model tells documents apart.
+    """What is known of each pair, [P + 1] each, the last entry of pairs that were never shown: `standard_error`
+    of its relevance, and the ends `lower` and `upper` of 95 % intervals, where the model tells documents apart;
+    what `ClickPages.simple` says; but of mixtures `examined`, impressions on which it was, and `expected`, how
+    attractive it was before its clicks.
     """
     parameter_count: int
     """Parameters about which the log says something."""
@@ -170,10 +173,12 @@ class FittedClickModel:
     """Penalised log-likelihood after each round."""
     converged: bool = True
     seconds: float = 0.0
+    unknown: str | None = None
+    """Why the log tells no examination; judgments then lean on its click rates by rank."""
 
     def seen_pages(self, log: AnyLog, **reading: Unpack[LogReading]) -> ClickPages:
         """A log as pages of this model's pairs; `reading` is as for `read_pages`."""
-        return read_pages(log, **reading).known_to(self.pairs)
+        return read_pages(log, examination=False, **reading).known_to(self.pairs)
 
     def click_probability(self, log: AnyLog, *, given_clicks: bool = False) -> Array:
         """P(click) of every impression [N], page after page; `given_clicks`: given the clicks above it."""
@@ -212,11 +217,20 @@ class FittedClickModel:
         """Whether it has judgments."""
         return self.model.relevance(self.parameters) is not None
 
-    def relevance(self) -> pa.Table:
-        """Judgments: a row for each query and document that was shown, best first within a query."""
-        found = self.model.relevance(self.parameters)
+    def relevance(self, labels: AnyLabels | None = None) -> pa.Table:
+        """Judgments: a row for each query and document that was shown, best first within a query.
+
+        `labels`, a table or file of query_id, doc_id, label, and `by` (whose it is), make them better.
+        """
+        found, evidence = self.model.relevance(self.parameters), dict(self.evidence)
         if found is None:
             raise ConfigError(f"{self.name} tells no documents apart; take dctr, pbm or another one")
+        if labels is not None:
+            given = read_labels(labels, self.pairs)
+            single = len(self.model.of_pairs) == 1 and "expected" in evidence
+            strength = self.assumed["attractiveness"].strength if single else None
+            found, error = labelled(given, found, evidence, self.pairs, strength)
+            evidence |= errors(found, error)
         shown = np.flatnonzero(self.evidence["impressions"][:-1] > 0)
         order = shown[np.lexsort((-found[shown], self.pairs.query[shown]))]
         made: dict[str, Any] = {
@@ -225,8 +239,7 @@ class FittedClickModel:
             "relevance": found[order],
         }
         kinds = {name: self.parameters[name] for name in self.model.of_pairs if len(self.model.of_pairs) > 1}
-        told = {"standard_error": self.evidence.get("standard_error"), **kinds, **self.evidence}
-        return pa.table(made | {name: values[order] for name, values in told.items() if values is not None})
+        return pa.table(made | {name: values[order] for name, values in (evidence | kinds).items()})
 
     def sample(self, log: Log | ClickPages, *, seed: int = 0) -> Any:
         """The same pages with clicks drawn from the model: a Log for a Log, else pages of weight 1."""
@@ -255,27 +268,37 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
         tolerance=model.tolerance,
         hidden=model.hidden,
         missing=lambda here: model.uncertain(counts, here),
+        shape=model.shape(pages),
+        held=model.held(pages),
     )
     expected = model.expect(counts, parameters).counts
-    names = {"impressions": pages.where, "clicks": pages.click}
-    evidence = {name: added(pages.pair, some, pages.weight, pages.bound) for name, some in names.items()}
+    evidence = {}
+    if (variance := model.variance(counts, parameters, assumed)) is not None:
+        evidence = errors(np.asarray(model.relevance(parameters)), np.sqrt(variance))
+    evidence |= pages.simple
     if "attractiveness" in expected:
         evidence["examined"] = expected["attractiveness"][1]
-    if (variance := model.variance(counts, parameters, assumed)) is not None:
-        evidence["standard_error"] = np.sqrt(variance)
+        evidence["expected"] = np.broadcast_to(assumed["attractiveness"].mean, (pages.bound,))
     return FittedClickModel(
         name=name,
         model=model,
         pairs=pages.pairs,
         parameters=parameters,
-        assumed=assumed,
+        assumed={name: Assumed(float(np.mean(prior.mean)), prior.strength) for name, prior in assumed.items()},
         evidence=evidence,
         parameter_count=int(sum((trials > 0).sum() for _, trials in expected.values())),
         pages=pages.total,
         trace=trace,
         converged=converged,
+        unknown=pages.reason,
         seconds=time.process_time() - began,
     )
+
+
+def errors(relevance: Array, error: Array) -> dict[str, Array]:
+    """The standard errors of relevance, and both ends of its 95 % intervals."""
+    low, high = beta_interval(relevance, error)
+    return {"standard_error": error, "lower": low, "upper": high}
 
 
 def perplexity(p: Array, pages: ClickPages) -> Perplexity:

@@ -18,7 +18,12 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 import pyarrow as pa
 
+from unskew.diagnosis.click_models.em import Shape
+from unskew.diagnosis.evidence.evidence import chosen_curve
+from unskew.diagnosis.evidence.tables import open_tables
+from unskew.engine_prior import CAUTIOUS, Expectation, leaning, mean_ranks, spread_worth
 from unskew.errors import ConfigError, DataError
+from unskew.examination import Examination
 from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
@@ -75,6 +80,9 @@ class ClickPages:
     """[S] float64."""
     query: Array
     """[S] int64, a number for each page's query."""
+    examination: Examination | None = None
+    """What the log tells of it; None with a reason, or where nobody asked."""
+    reason: str | None = None
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -104,6 +112,53 @@ class ClickPages:
         parts = {name: getattr(self, name)[pages] for name in ("pair", "rank", "click", "weight", "query")}
         return replace(self, **parts)
 
+    @cached_property
+    def by_rank(self) -> Shape:
+        """Relevance expected of pairs by their mean rank and their queries' levels.
+
+        Examination is what swaps and shuffled slots tell, so what a rank gets is not explained twice.
+        """
+        last, (numbers, query) = int(self.rank.max()), np.unique(self.pairs.query, return_inverse=True)
+        pages = np.bincount(np.searchsorted(numbers, self.query), self.weight, len(numbers) + 1)
+        query = np.append(query, len(numbers))
+        seen = np.append(0.0, self.examined)
+        ranks = mean_ranks(self.sums(self.rank), self.simple["impressions"], pages[query], last)
+        told = (self.simple["clicks"], self.sums(seen[self.rank]), ranks, query)
+        mean = Expectation.fit(*told).of(*told)
+        strength = spread_worth(told[0], told[1], self.sums(seen[self.rank] ** 2), mean)
+        return Shape(mean, strength if self.examination is not None else min(strength, CAUTIOUS))
+
+    @cached_property
+    def examined(self) -> Array:
+        """Examination of every rank from 1, leaning on click rates where the log tells little of it."""
+        every, clicked = self._of_ranks
+        return leaning(every[1:], clicked[1:], self.examination)
+
+    @cached_property
+    def simple(self) -> dict[str, Array]:
+        """What anybody counts of pairs, [P + 1]: impressions, clicks, click rate, COEC and mean rank shown.
+
+        COEC is clicks over expected clicks, those that the ranks get on average where the pair was shown.
+        """
+        every, clicked = self._of_ranks
+        shown, clicks = (added(self.pair, some, self.weight, self.bound) for some in (self.where, self.click))
+        due, ranks = self.sums((clicked / np.maximum(every, 1))[self.rank]), self.sums(self.rank)
+        parts = {"click_rate": (clicks, shown), "coec": (clicks, due), "mean_rank": (ranks, shown)}
+        rates = {name: over / np.where(under > 0, under, 1.0) for name, (over, under) in parts.items()}
+        return {"impressions": shown, "clicks": clicks, **rates}
+
+    @cached_property
+    def _of_ranks(self) -> tuple[Array, Array]:
+        """Impressions and clicks of every rank from 0."""
+        size = int(self.rank.max()) + 1
+        shown, clicks = (added(self.rank, some, self.weight, size) for some in (self.where, self.click))
+        return shown, clicks
+
+    def sums(self, values: Array) -> Array:
+        """Values [S, K] added up by pair, [P + 1]."""
+        weighed = values * self.weight[:, None]
+        return np.bincount(self.pair[self.where], weighed[self.where], self.bound)
+
     def known_to(self, pairs: ShownPairs) -> ClickPages:
         """The same pages, with pairs numbered as there; their queries keep their numbers here."""
         if pairs is self.pairs:
@@ -132,19 +187,28 @@ def read_pages(
     log: AnyLog,
     *,
     columns: Mapping[str, str] | None = None,
+    examination: bool = True,
     engine: str = "duckdb",
     **connection: Unpack[EngineConnection],
 ) -> ClickPages:
     """A log as pages: in memory, an Arrow table, or Parquet files of any size; `connection` goes to `connect`.
 
-    `columns` says theirs for ours, {"position": "rank"}, where files have other names.
+    `columns` says theirs for ours, {"position": "rank"}, where files have other names. What swaps and shuffled
+    slots tell of `examination` is found too, which models that are fitted to these pages take as given.
     """
     if isinstance(log, ClickPages):
         return log
-    if isinstance(log, Log):
-        return pages_of_log(log)
-    with connect(engine, **connection) as running, open_log(running, log, Names.of(columns)) as shown:
-        return reduced_pages(running, shown)
+    with connect(engine, **connection) as running:
+        if isinstance(log, Log):
+            pages = pages_of_log(log)
+        else:
+            with open_log(running, log, Names.of(columns)) as shown:
+                pages = reduced_pages(running, shown)
+        if not examination:
+            return pages
+        with open_tables(log, names=Names.of(columns), engine=running) as tables:
+            curve, reason = chosen_curve(tables)
+    return replace(pages, examination=None if curve is None else curve.usable(), reason=reason)
 
 
 def reduced_pages(engine: Engine, impressions: Table) -> ClickPages:
@@ -187,7 +251,7 @@ def _padded(pairs: ShownPairs, offsets: Array, columns: dict[str, Array], weight
     """Pages from impressions [N], page after page, by rank."""
     sizes = np.diff(offsets)
     where = np.arange(sizes.max()) < sizes[:, None]
-    laid = {}
+    laid: dict[str, Any] = {}
     for name, column in columns.items():
         laid[name] = np.full(where.shape, -1 if name == "pair" else 0, column.dtype)
         laid[name][where] = column

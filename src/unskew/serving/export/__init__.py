@@ -35,6 +35,7 @@ def export(
     max_weight: float | None = None,
     confidence: float = 0.5,
     top: float | None = None,
+    labels: Path | str | None = None,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Exported:

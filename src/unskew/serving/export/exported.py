@@ -103,3 +103,6 @@ class ExportedJudgments(Exported):
     """Where grades end."""
     left_out: Mapping[str, int]
     """How many have no grade, by the reason."""
+    unknown: str | None = None
+    """Why a log tells no examination; then grades lean on click rates by rank."""
+    absent = ("beside", "unknown")

@@ -26,6 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from scipy.special import ndtr
 
+from unskew.diagnosis.click_models import fit
 from unskew.errors import ConfigError, DataError, Option
 from unskew.examination import Examination
 from unskew.files import refuse_existing, write_json, write_text
@@ -87,47 +88,20 @@ def page_sizes(page: Array, path: Path) -> Array:
 
 # ---- judgments ----
 
-PRIOR = 2.0
-"""Readers who are added to those of a pair, and click like the mean."""
 
-
-def judged_log(path: Path, names: Names) -> pa.Table:
-    """Judgments of a log by the examination that its own shuffled pages or swaps show: a row for each pair shown.
-
-    With C clicks on a document for a query, and E = sum of examination over the ranks where it was shown, its
-    relevance (the click rate at rank 1) is the mean of a Beta distribution, its error the spread, with K = PRIOR
-    and m = sum of C / sum of E:
-
-        r = (C + K m) / (E + K),    standard error  sqrt(r (1 - r) / (E + K + 1))
+def judged_log(path: Path, names: Names, labels: Path | str | None) -> tuple[pa.Table, str | None]:
+    """Judgments of a log as the position-based click model has them, with `query` where the log has texts of
+    queries; and why the log tells no examination, where it does not.
     """
-    seen = propensity(path, columns=names).values
     stored = StoredLog.open(path, names)
-    named = {"query_text"} & {*stored.present.values()}
-    table = stored.table(sorted(named))
-    position = np.asarray(table["position"].to_numpy(), np.int64)
-    examined = np.minimum(seen[np.clip(position, 1, len(seen)) - 1], 1.0)
-    keys = ["query_id", "doc_id"]
-    counted = table.select(keys).append_column("examined", pa.array(examined))
-    counted = counted.append_column("click", table["click"].cast(pa.float64()))
-    asked = [("examined", "sum"), ("click", "sum"), ("click", "count")]
-    if named:
-        counted = counted.append_column("query", table["query_text"])
-        asked.append(("query", "min"))
-    sums = counted.group_by(keys).aggregate(asked).sort_by([(key, "ascending") for key in keys])
-    clicks, looked = sums["click_sum"].to_numpy(), sums["examined_sum"].to_numpy()
-    if not clicks.sum() > 0:
-        raise DataError("has no click", path=path, hint="give a log with clicks")
-    mean = min(clicks.sum() / looked.sum(), 1.0)
-    relevance = np.minimum((clicks + PRIOR * mean) / (looked + PRIOR), 1.0)
-    made = {
-        "query_id": sums["query_id"],
-        "doc_id": sums["doc_id"],
-        "relevance": relevance,
-        "standard_error": np.sqrt(relevance * (1 - relevance) / (looked + PRIOR + 1)),
-        "displays": sums["click_count"],
-        "clicks": clicks.astype(np.int64),
-    }
-    return pa.table(made | ({"query": sums["query_min"]} if named else {}))
+    fitted = fit(path, "pbm", columns=names)
+    judged = fitted.relevance(labels=labels)
+    if "query_text" in stored.present.values():
+        texts = stored.table(["query_text"]).group_by("query_id").aggregate([("query_text", "min")])
+        keys = {str(key): text for key, text in zip(*(each.to_pylist() for each in texts.columns), strict=True)}
+        asked = [keys[str(key)] for key in judged["query_id"].to_pylist()]
+        judged = judged.append_column("query", pa.array(asked, pa.string()))
+    return judged, fitted.unknown
 
 
 GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew compare-click-models"
@@ -226,7 +200,9 @@ def write_judgments(asked: ExportArguments, out: Path) -> ExportedJudgments:
         known("out", out.suffix, (".csv", ".json"))
     for place in (out, told):
         refuse_existing(place, force=asked.force)
-    judged = read_table(source) if has_judgments(source) else judged_log(source, names)
+    judged, unknown = (
+        (read_table(source), None) if has_judgments(source) else judged_log(source, names, asked.labels)
+    )
     require_columns(WANTED, judged.column_names, path=source)
     rows, top, left = graded(judged, asked)
     if not rows["query"]:
@@ -239,7 +215,9 @@ def write_judgments(asked: ExportArguments, out: Path) -> ExportedJudgments:
         write_csv(out, rows, ("query", "docid", "rating"))
     write_csv(told, rows, tuple(rows))
     counts = {"queries": len({*rows["query"]}), "judgments": len(rows["query"])}
-    return ExportedJudgments(str(out), str(told), **counts, top_relevance=round(top, 4), left_out=left)
+    return ExportedJudgments(
+        str(out), str(told), **counts, top_relevance=round(top, 4), left_out=left, unknown=unknown
+    )
 
 
 def workbench(name: str, rows: Grades) -> dict[str, Any]:

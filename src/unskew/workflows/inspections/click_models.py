@@ -35,6 +35,7 @@ def compare_click_models(
     models: Sequence[str] | None = None,
     held_out: str | AnyLog = "0.2",
     seed: int = 0,
+    labels: Path | str | None = None,
     columns: Mapping[str, str] | None = None,
     out: Path | str | None = None,
     force: bool = False,
@@ -45,7 +46,7 @@ def compare_click_models(
 
     `models` are names, joined by + for mixtures, all ten unless given. `held_out` is a share of the pages, or
     another log. The best model that tells documents apart is fitted to the whole log; the folder gets it, its
-    `judgments.csv` and `comparison.json`. `connection` says how the engine is
+    `judgments.csv`, which `labels` may better, and `comparison.json`. `connection` says how the engine is
     reached.
     """
     for name in models or ():
@@ -57,14 +58,14 @@ def compare_click_models(
     held = part if isinstance(part, float) else read_pages(part, columns=columns, engine=engine, **connection)
     found = fit_and_compare(pages, models or tuple(CLICK_MODELS), held_out=held, seed=seed)
     if out is not None:
-        judge = next((row.name for row in found.models if found.fitted[row.name].tells_documents_apart), None)
+        judge = found.judge
         with complete_folder(Path(out), force=force, ours=COMPARED) as working:
             write_json(working / COMPARISON, found.to_dict() | {"judged_by": judge})
             if judge is not None:
                 whole = fit_model(judge, found.fitted[judge].model, pages)
                 (working / JUDGE).mkdir()
                 write_model(whole, working / JUDGE)
-                pacsv.write_csv(whole.relevance(), working / JUDGMENTS)
+                pacsv.write_csv(whole.relevance(labels=labels), working / JUDGMENTS)
     return found
 
 
