@@ -211,10 +211,8 @@ def spread_worth(clicks: Array, looked: Array, squares: Array, mean: Array, more
 
     so each pair tells 1 / (a + 1), weighed by what it knows, beside a first guess (FIRST, with error SURE).
     """
-    chance, room = (
-        looked * mean - squares * mean**2 + more,
-        np.maximum(looked**2 - squares, 0.0) * mean * (1 - mean),
-    )
+    chance = looked * mean - squares * mean**2 + more
+    room = np.maximum(looked**2 - squares, 0.0) * mean * (1 - mean)
     told, share = (clicks - looked * mean) ** 2 - chance, FIRST
     for _ in range(5):
         weight = room / (2 * (chance + room * share + SMALL) ** 2)
