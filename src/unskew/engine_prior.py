@@ -154,11 +154,7 @@ def levels(clicks: Array, expected: Array, query: Array) -> Array:
 
 
 def mean_ranks(ranks: Array, shown: Array, pages: Array, last: int) -> Array:
-    """Mean rank of pairs over all pages of their queries, from sums of ranks and shows; `last` is that of the log.
-
-    >>> mean_ranks(np.array([4.0, 0.0]), np.array([2.0, 0.0]), np.array([4.0, 4.0]), 9).tolist()
-    [6.0, 10.0]
-    """
+    """Mean rank of pairs over all pages of their queries, by sums of ranks and shows; `last` is the log's."""
     missing = np.maximum(pages - shown, pages == 0)
     found: Array = (ranks + missing * (last + 1)) / np.maximum(shown + missing, 1)
     return found
@@ -260,11 +256,7 @@ def leaning(impressions: Array, clicks: Array, told: Examination | None) -> Arra
 
 
 def beta_interval(mean: Array, error: Array) -> tuple[Array, Array]:
-    """Ends of 95 % intervals of relevance, of Beta distributions with these means and standard deviations.
-
-    >>> [end.round(3).tolist() for end in beta_interval(np.array([0.5]), np.array([12**-0.5]))]
-    [[0.025], [0.975]]
-    """
+    """Ends of 95 % intervals of relevance, of Beta distributions with these means and standard deviations."""
     from scipy.special import betaincinv
 
     trials = np.maximum(mean * (1 - mean) / np.maximum(error, SMALL) ** 2 - 1, SMALL)

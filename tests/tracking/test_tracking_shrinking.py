@@ -187,6 +187,24 @@ def test_batches_change_nothing(rows: int, curves: str, tmp_path: Path, monkeypa
         np.testing.assert_allclose(whole[name].to_numpy(), parts[name].to_numpy(), rtol=1e-7)
 
 
+@pytest.mark.parametrize("rows", [1, 17])
+def test_batches_of_queries_change_nothing_without_an_imputation(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, found = window(tmp_path), []
+    for size in (10**6, rows):
+        monkeypatch.setattr(
+            "unskew.tracking.judgments.pair_batches", lambda files, by, size=size: pair_batches(files, size, by)
+        )
+        judging = Judging([file], 3, None, "affine")
+        tables = list(judging.judged(TrustCurves([1, 0.8, 0.6], [0.9, 0.7, 0.5], [0.05, 0.02, 0.01]), np.zeros(3)))
+        assert len(tables) == (2 if size > 1000 else 30)  # the last query is a batch of its own
+        found.append(pa.concat_tables(tables))
+    whole, parts = found
+    for name in ("relevance", "standard_error", "click_rate", "coec", "mean_rank"):
+        np.testing.assert_allclose(whole[name].to_numpy(), parts[name].to_numpy(), rtol=1e-9)
+
+
 def test_no_pair_is_cut_in_two(tmp_path: Path) -> None:
     file = window(tmp_path)
     whole = batch_of(pq.read_table(file))

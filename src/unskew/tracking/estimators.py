@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from unskew.engine_prior import Expectation, after, mean_ranks
 from unskew.errors import DataError
 from unskew.types import Array
 
@@ -151,3 +152,46 @@ def estimate(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: 
     model = tallies.per_pair(tallies.n * weight**2 * p * (1 - p)) / d
     error = np.sqrt((within + model) / d / d)
     return Estimate(np.where(shown, mean, np.nan if guess is None else guess), np.where(shown, error, np.nan))
+
+
+class OrderShown(NamedTuple):
+    """What the order shown and clicks say of pairs, [P] each, with P(click) = alpha relevance + beta.
+
+    Clicks but those of beta; sums of alpha, its square, beta (1 - beta) and alpha beta; mean rank over all pages
+    of the query, and the query's number from 0.
+    """
+
+    clicks: Array
+    looked: Array
+    squares: Array
+    noise: Array
+    trusted: Array
+    rank: Array
+    query: Array
+
+    @classmethod
+    def of(cls, tallies: Tallies, query: Array, curves: TrustCurves, estimator: str) -> OrderShown:
+        """Of pairs of these queries; a query has as many pages as showed anything at one position."""
+        weight, offset = weights_of(estimator, tallies, curves)
+        n, alpha, beta = tallies.n, 1 / weight, offset / weight
+        _, cell = np.unique(tallies.position * len(query) + query[tallies.pair], return_inverse=True)
+        pages = np.zeros(int(query.max()) + 1)
+        np.maximum.at(pages, query[tallies.pair], np.bincount(cell, n)[cell])
+        sums = (tallies.c - n * beta, n * alpha, n * alpha**2, n * beta * (1 - beta), n * alpha * beta)
+        clicks, looked, squares, noise, trusted = map(tallies.per_pair, sums)
+        ranks, last = tallies.per_pair(n * tallies.position), int(tallies.position.max())
+        rank = mean_ranks(ranks, tallies.displays, pages[query], last)
+        return cls(clicks, looked, squares, noise, trusted, rank, query)
+
+    def expected(self, order: Expectation) -> Array:
+        """Relevance before a pair's own clicks."""
+        return order.of(np.maximum(self.clicks, 0.0), self.looked, self.rank, self.query)
+
+    def estimate(self, order: Expectation, worth: float) -> Estimate:
+        """Relevance after them, where what was expected is worth so many displays that are looked at."""
+        mean = self.expected(order)
+        found = after(mean, worth, self.clicks, self.looked)
+        y = np.clip(found, 0.0, 1.0)
+        chance = self.looked * y - self.squares * y**2 + self.noise - 2 * self.trusted * y
+        spread = worth**2 * mean * (1 - mean) / (worth + 1) + np.maximum(chance, 0.0)
+        return Estimate(found, np.sqrt(spread) / (worth + self.looked))

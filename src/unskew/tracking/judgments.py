@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from unskew.engine_prior import SAMPLE, Expectation, after, mean_ranks, spread_worth
+from unskew.engine_prior import SAMPLE, Expectation, spread_worth
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
@@ -39,7 +39,7 @@ from unskew.tables.engine.expressions import Table
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tracking.delivery import MILLI
-from unskew.tracking.estimators import Estimate, Tallies, TrustCurves, estimate, weights_of
+from unskew.tracking.estimators import Estimate, OrderShown, Tallies, TrustCurves, estimate
 from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
@@ -193,31 +193,20 @@ class Judging:
 
     def by_order(self, curves: TrustCurves) -> Callable[[Batch, Tallies], Estimate]:
         """Estimates after what the order shown says, of the pairs of a batch; learned from the first pairs."""
-        told, pairs = [], 0
+        told, queries, pairs = [], 0, 0
         for batch, tallies, _ in self.parts():
-            told.append(batch.shown(tallies, curves, self.estimator))
-            pairs += tallies.pairs
+            each = batch.shown(tallies, curves, self.estimator)
+            told.append(each._replace(query=each.query + queries))
+            queries, pairs = queries + int(each.query.max()) + 1, pairs + tallies.pairs
             if pairs > SAMPLE:
                 break
-        firsts = np.cumsum([0, *(each.query.max() + 1 for each in told)])
         whole = OrderShown(*(np.concatenate(column) for column in zip(*told, strict=True)))
-        query = whole.query + np.repeat(firsts[:-1], [len(each.query) for each in told])
-        seen = (np.maximum(whole.clicks, 0.0), whole.looked, whole.rank)
-        order = Expectation.fit(*seen, query)
-        mean = order.of(*seen, query)
-        more = whole.noise - 2 * whole.trusted * mean
-        worth = spread_worth(whole.clicks, whole.looked, whole.squares, mean, more)
-
-        def estimated(batch: Batch, tallies: Tallies) -> Estimate:
-            each = batch.shown(tallies, curves, self.estimator)
-            mean = order.of(np.maximum(each.clicks, 0.0), each.looked, each.rank, each.query)
-            found = after(mean, worth, each.clicks, each.looked)
-            y = np.clip(found, 0.0, 1.0)
-            chance = each.looked * y - each.squares * y**2 + each.noise - 2 * each.trusted * y
-            spread = worth**2 * mean * (1 - mean) / (worth + 1) + np.maximum(chance, 0.0)
-            return Estimate(found, np.sqrt(spread) / (worth + each.looked))
-
-        return estimated
+        order = Expectation.fit(np.maximum(whole.clicks, 0.0), whole.looked, whole.rank, whole.query)
+        mean = whole.expected(order)
+        worth = spread_worth(
+            whole.clicks, whole.looked, whole.squares, mean, whole.noise - 2 * whole.trusted * mean
+        )
+        return lambda batch, tallies: batch.shown(tallies, curves, self.estimator).estimate(order, worth)
 
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
         """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
@@ -311,22 +300,6 @@ ROWS = 2**18
 """Of a batch, and of a pair that lies across its end."""
 
 
-class OrderShown(NamedTuple):
-    """What the order shown and clicks say of pairs, [P] each, with P(click) = alpha relevance + beta.
-
-    Clicks but those of beta; sums of alpha, its square, beta (1 - beta) and alpha beta; mean rank over all pages
-    of the query, and the query's number from 0.
-    """
-
-    clicks: Array
-    looked: Array
-    squares: Array
-    noise: Array
-    trusted: Array
-    rank: Array
-    query: Array
-
-
 @dataclass(frozen=True)
 class Batch:
     """Some pairs of a window that is sorted by query and document."""
@@ -350,18 +323,9 @@ class Batch:
 
     def shown(self, tallies: Tallies, curves: TrustCurves, estimator: str) -> OrderShown:
         """What the order shown is judged by."""
-        weight, offset = weights_of(estimator, tallies, curves)
-        n, alpha, beta = tallies.n, 1 / weight, offset / weight
         ids = self.column("query_id")[self.starts]
         query = np.cumsum(np.append(False, ids[1:] != ids[:-1]))
-        _, cell = np.unique(tallies.position * len(ids) + query[tallies.pair], return_inverse=True)
-        pages = np.zeros(int(query.max()) + 1)  # of a query: as many as showed anything at one position
-        np.maximum.at(pages, query[tallies.pair], np.bincount(cell, n)[cell])
-        ranks, last = tallies.per_pair(n * tallies.position), int(tallies.position.max())
-        sums = (tallies.c - n * beta, n * alpha, n * alpha**2, n * beta * (1 - beta), n * alpha * beta)
-        rank = mean_ranks(ranks, tallies.displays, pages[query], last)
-        clicks, looked, squares, noise, trusted = map(tallies.per_pair, sums)
-        return OrderShown(clicks, looked, squares, noise, trusted, rank, query)
+        return OrderShown.of(tallies, query, curves, estimator)
 
     def tallies(self, kind: Literal["", "random_"] = "") -> Tallies:
         """The sums; `random_` is those of random slots alone, without ê."""
