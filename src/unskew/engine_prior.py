@@ -161,13 +161,11 @@ def mean_ranks(ranks: Array, shown: Array, pages: Array, last: int) -> Array:
 
 
 class Expectation(NamedTuple):
-    """What the mean rank of pairs and their queries' levels say of relevance, found in a log."""
+    """What the mean rank of pairs says of relevance, and the strength of their queries' levels, found in a log."""
 
     prior: EnginePrior
-    """By mean rank."""
     scale: float
     level: float
-    """Strength of levels."""
 
     @classmethod
     def fit(cls, clicks: Array, looked: Array, rank: Array, query: Array) -> Expectation:
@@ -253,12 +251,3 @@ def leaning(impressions: Array, clicks: Array, told: Examination | None) -> Arra
     share = OFF**2 / (error**2 + OFF**2)
     believed: Array = np.exp(share * found + (1 - share) * (1 - lean) * fall)
     return believed
-
-
-def beta_interval(mean: Array, error: Array) -> tuple[Array, Array]:
-    """Ends of 95 % intervals of relevance, of Beta distributions with these means and standard deviations."""
-    from scipy.special import betaincinv
-
-    trials = np.maximum(mean * (1 - mean) / np.maximum(error, SMALL) ** 2 - 1, SMALL)
-    low, high = (betaincinv(mean * trials, (1 - mean) * trials, end) for end in (0.025, 0.975))
-    return low, high

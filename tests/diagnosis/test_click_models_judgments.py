@@ -6,6 +6,7 @@ import csv
 import math
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,10 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.diagnosis.click_models import PBM, Prior
-from unskew.engine_prior import Expectation, after, beta_interval, leaning, mean_ranks, spread_worth
+from unskew.diagnosis.click_models.fitted import errors
+from unskew.diagnosis.click_models.labels import FOLDS, meant
+from unskew.diagnosis.click_models.pages import ShownPairs
+from unskew.engine_prior import EnginePrior, Expectation, after, leaning, mean_ranks, spread_worth
 from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.logs.log import write_log
@@ -89,6 +93,14 @@ def test_what_is_never_shown_lies_beyond_the_last_rank() -> None:
     assert told[3] < told[2] < told[1] < told[0]
 
 
+def test_the_level_of_a_pair_is_told_by_the_others() -> None:
+    """Two pairs of a query at rank 1, of 10 examinations each, where half a click is due: (2 + 4) / (2 + 5)."""
+    prior = EnginePrior((0.5,), "numbers")
+    one = np.ones(2)
+    told = Expectation(prior, 1.0, 2.0).of(np.array([9.0, 4.0]), 10 * one, one, np.zeros(2, int))
+    assert told == pytest.approx([0.5 * 6 / 7, min(0.5 * 11 / 7, 0.95)])
+
+
 @pytest.mark.parametrize("trials", [2.0, 10.0])
 def test_what_a_mean_is_worth_is_found_by_how_far_clicks_are_from_it(trials: float) -> None:
     draw, size = np.random.default_rng(0), 20_000
@@ -113,9 +125,9 @@ def test_examination_leans_on_click_rates_where_nothing_is_known() -> None:
 
 def test_intervals_are_those_of_a_beta_distribution() -> None:
     """Beta(1, 1) has mean 1/2 and variance 1/12; Beta(1, 2) is 1 - (1 - x)^2, of mean 1/3 and variance 1/18."""
-    low, high = beta_interval(np.array([1 / 2, 1 / 3]), np.sqrt([1 / 12, 1 / 18]))
-    assert low == pytest.approx([0.025, 1 - math.sqrt(0.975)])
-    assert high == pytest.approx([0.975, 1 - math.sqrt(0.025)])
+    found = errors(np.array([1 / 2, 1 / 3]), np.sqrt([1 / 12, 1 / 18]))
+    assert found["lower"] == pytest.approx([0.025, 1 - math.sqrt(0.975)])
+    assert found["upper"] == pytest.approx([0.975, 1 - math.sqrt(0.025)])
 
 
 # ---- worlds ----
@@ -194,6 +206,17 @@ def test_some_labels_make_judgments_better_and_no_interval_wider() -> None:
     assert np.all(other <= one + 1e-12)
     mixed = models.fit(log, "pbm+rctr").relevance(labels)
     assert ndcg(numbers(mixed, log, "relevance"), log) > told
+
+
+def test_what_a_label_means_is_told_by_other_queries() -> None:
+    """All labels of a query are in one part, so a query alone with its label is told nothing by itself."""
+    ids = pa.array(["a", "a", "b", "b"])
+    pairs = ShownPairs(ids, pa.array(["1", "2", "1", "2"]), np.array([0, 0, 1, 1]))
+    labels = np.arange(4), np.array([0.0, 1.0, 0.0, 1.0]), np.zeros(4, int)
+    assert crc32(b"a") % FOLDS != crc32(b"b") % FOLDS
+    pair, told = meant(labels, np.array([1.0, 3.0, 5.0, 9.0]), np.full(4, 9.5), pairs)
+    assert pair.tolist() == [0, 1, 2, 3]
+    assert told == pytest.approx([0.55, 0.95 * 1.001, 0.15, 0.35 * 1.001])
 
 
 def test_labels_that_mean_nothing_do_little(strong: Any) -> None:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unskew.engine_prior import Expectation, after, mean_ranks
+from unskew.engine_prior import Expectation, after, mean_ranks, spread_worth
 from unskew.errors import DataError
 from unskew.types import Array
 
@@ -183,13 +183,18 @@ class OrderShown(NamedTuple):
         rank = mean_ranks(ranks, tallies.displays, pages[query], last)
         return cls(clicks, looked, squares, noise, trusted, rank, query)
 
-    def expected(self, order: Expectation) -> Array:
-        """Relevance before a pair's own clicks."""
-        return order.of(np.maximum(self.clicks, 0.0), self.looked, self.rank, self.query)
+    @property
+    def told(self) -> tuple[Array, Array, Array, Array]:
+        """What expectations are made of."""
+        return np.maximum(self.clicks, 0.0), self.looked, self.rank, self.query
+
+    def worth(self, mean: Array) -> float:
+        """How many displays that are looked at an expectation is worth."""
+        return spread_worth(self.clicks, self.looked, self.squares, mean, self.noise - 2 * self.trusted * mean)
 
     def estimate(self, order: Expectation, worth: float) -> Estimate:
         """Relevance after them, where what was expected is worth so many displays that are looked at."""
-        mean = self.expected(order)
+        mean = order.of(*self.told)
         found = after(mean, worth, self.clicks, self.looked)
         y = np.clip(found, 0.0, 1.0)
         chance = self.looked * y - self.squares * y**2 + self.noise - 2 * self.trusted * y

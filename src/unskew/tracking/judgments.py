@@ -5,9 +5,8 @@
 Click rate, COEC (clicks over those that the ranks get on average) and mean rank are what anybody counts. The
 imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair. Pairs
 that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. Without
-one, what the order shown says stands for it: mean relevance by mean rank, after the curves, at the level of the
-query (see `engine_prior.Expectation`). The window is joined to the imputation and sorted by the engine and read
-a batch at a time, so it may be larger than memory.
+one, what the order shown says stands for it (`estimators.OrderShown`). The window is joined to the imputation,
+sorted by the engine and read a batch at a time, so it may be larger than memory.
 
 Legend: R rows (a query, document and position each), P pairs.
 """
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from unskew.engine_prior import SAMPLE, Expectation, spread_worth
+from unskew.engine_prior import SAMPLE, Expectation
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
@@ -93,8 +92,7 @@ def judge(
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
     JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation, or what the
     order shown says, by how little was seen, see `shrinkage`. `columns` says theirs for the columns of the
-    imputation. `connection` says how
-    the engine is reached.
+    imputation. `connection` says how the engine is reached.
     """
     out = Path(out)
     chosen = known("estimator", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
@@ -201,11 +199,8 @@ class Judging:
             if pairs > SAMPLE:
                 break
         whole = OrderShown(*(np.concatenate(column) for column in zip(*told, strict=True)))
-        order = Expectation.fit(np.maximum(whole.clicks, 0.0), whole.looked, whole.rank, whole.query)
-        mean = whole.expected(order)
-        worth = spread_worth(
-            whole.clicks, whole.looked, whole.squares, mean, whole.noise - 2 * whole.trusted * mean
-        )
+        order = Expectation.fit(*whole.told)
+        worth = whole.worth(order.of(*whole.told))
         return lambda batch, tallies: batch.shown(tallies, curves, self.estimator).estimate(order, worth)
 
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
@@ -270,14 +265,10 @@ class Judging:
 def simple(tallies: Tallies, rates: Array) -> dict[str, pa.Array]:
     """Click rate, COEC and mean rank shown of every pair; null where nothing was shown, or no click was due."""
     due = rates[np.minimum(tallies.position, len(rates)) - 1]
-    n, c, expected, ranks = map(
-        tallies.per_pair, (tallies.n, tallies.c, tallies.n * due, tallies.n * tallies.position)
-    )
+    sums = (tallies.n, tallies.c, tallies.n * due, tallies.n * tallies.position)
+    n, c, expected, ranks = map(tallies.per_pair, sums)
     parts = {"click_rate": (c, n), "coec": (c, expected), "mean_rank": (ranks, n)}
-    return {
-        name: pa.array(over / np.where(under > 0, under, np.nan), from_pandas=True)
-        for name, (over, under) in parts.items()
-    }
+    return {name: pa.array(a / np.where(b > 0, b, np.nan), from_pandas=True) for name, (a, b) in parts.items()}
 
 
 def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> tuple[int, int]:

@@ -89,8 +89,7 @@ class ClickModelComparison(Result):
         ranks apart too, and `dctr` only where it is alone: where nothing moved they explain clicks alike.
         """
         apart = [row.name for row in self.models if self.fitted[row.name].tells_documents_apart]
-        ranked = [name for name in apart if any("examination" in each for each in self.fitted[name].parameters)]
-        by_rank = [name for name in ranked if name in self.level]
+        by_rank = [name for name in apart if name in self.level and ("pbm" in name or "ubm" in name)]
         others = [name for name in apart if not name.startswith("dctr")]
         return next(iter([*by_rank, *others, *apart]), None)
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior, Shape
+from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.settings import Config
 from unskew.types import Array
@@ -67,10 +67,6 @@ class ClickModel(Config, ABC):
     def held(self, pages: ClickPages) -> Parameters:
         """Parameters that swaps and shuffled slots tell, which no round moves."""
         return {}
-
-    def shape(self, pages: ClickPages) -> Shape:
-        """What is expected of pairs by their ranks."""
-        return pages.by_rank
 
     @abstractmethod
     def expect(self, counts: Any, parameters: Parameters) -> Expected:

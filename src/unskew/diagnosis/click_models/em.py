@@ -57,17 +57,14 @@ class Assumed(NamedTuple):
     """A prior with its numbers."""
 
     mean: float | Array
-    """Of all parameters of a kind, or of each."""
     strength: float
 
 
 class Shape(NamedTuple):
-    """What is expected of pairs."""
+    """What is expected of pairs, [P + 1], up to a factor; the trials that it is worth, or none to find that."""
 
     mean: Array
-    """[P + 1], up to a factor."""
     strength: float | None
-    """Trials that it is worth; none: found by the marginal likelihood of what is expected to have happened."""
 
 
 class Expected(NamedTuple):
@@ -93,8 +90,8 @@ def climb(
     tolerance: float,
     hidden: Sequence[str] = (),
     missing: Unseen,
-    shape: Shape | None = None,
-    held: Parameters | None = None,
+    shape: Shape,
+    held: Parameters,
 ) -> tuple[Parameters, dict[str, Assumed], list[float], bool]:
     """Parameters, their priors, the penalised log-likelihood of each round, and whether the rounds came to an end.
 
@@ -102,19 +99,18 @@ def climb(
     kinds of parameters mostly are; `missing` says how much information that takes. What is attractive is believed
     to be so as `shape` has it, up to its level, where its prior leaves the mean open. `held` stay as they are.
     """
-    fixed = held or {}
-    here, assumed = opened(expect, start | fixed, priors, hidden, missing, shape, fixed)
+    here, assumed = opened(expect, start | held, priors, hidden, missing, shape, held)
     trace: list[float] = []
     while len(trace) < rounds:
         points, began = [here], len(trace)
         for _ in range(2):
             value, after = one_round(expect, points[-1], assumed)
             trace.append(value)
-            points.append(after | fixed)
-        leap = extrapolated(*points) | fixed
+            points.append(after | held)
+        leap = extrapolated(*points) | held
         value, after = one_round(expect, leap, assumed)
         taken = value >= trace[-1]
-        here = after | fixed if taken else points[-1]
+        here = after | held if taken else points[-1]
         trace += [value] if taken else []
         if began and trace[-1] - trace[began - 1] <= tolerance * abs(trace[-1]):
             return here, assumed, trace, True
@@ -133,7 +129,7 @@ def opened(
     priors: Mapping[str, Prior],
     hidden: Sequence[str],
     missing: Unseen,
-    shape: Shape | None,
+    shape: Shape,
     held: Parameters,
 ) -> tuple[Parameters, dict[str, Assumed]]:
     """Parameters after the first rounds, and the priors that were found in them."""

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import betaincinv
 
 from unskew.diagnosis.click_models.browsing import DCTR, PBM, RCM, RCTR, UBM
 from unskew.diagnosis.click_models.chains import CCM, DBN, DCM, SDBN, CascadeModel
@@ -22,7 +23,7 @@ from unskew.diagnosis.click_models.em import Assumed, Parameters, climb
 from unskew.diagnosis.click_models.labels import AnyLabels, labelled, read_labels
 from unskew.diagnosis.click_models.mixture import ModelMixture
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, read_pages
-from unskew.engine_prior import beta_interval
+from unskew.engine_prior import SMALL
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, read_json, write_json
 from unskew.options.base import LogReading
@@ -259,7 +260,9 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
     if not pages.click.any():
         raise DataError("the log has no click, so there is nothing to fit", hint="give pages with clicks")
     began = time.process_time()
-    counts = model.counter(pages)(pages.weight)
+    counts, shape = model.counter(pages)(pages.weight), pages.by_rank
+    if isinstance(model, ModelMixture):  # what it is worth to each model is not told by all clicks
+        shape = shape._replace(strength=None)
     parameters, assumed, trace, converged = climb(
         lambda here: model.expect(counts, here),
         model.start(pages),
@@ -268,7 +271,7 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
         tolerance=model.tolerance,
         hidden=model.hidden,
         missing=lambda here: model.uncertain(counts, here),
-        shape=model.shape(pages),
+        shape=shape,
         held=model.held(pages),
     )
     expected = model.expect(counts, parameters).counts
@@ -296,8 +299,9 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
 
 
 def errors(relevance: Array, error: Array) -> dict[str, Array]:
-    """The standard errors of relevance, and both ends of its 95 % intervals."""
-    low, high = beta_interval(relevance, error)
+    """Standard errors of relevance, and both ends of its 95 % intervals, as if it were a Beta distribution."""
+    trials = np.maximum(relevance * (1 - relevance) / np.maximum(error, SMALL) ** 2 - 1, SMALL)
+    low, high = (betaincinv(relevance * trials, (1 - relevance) * trials, end) for end in (0.025, 0.975))
     return {"standard_error": error, "lower": low, "upper": high}
 
 

@@ -43,8 +43,8 @@ Labels: TypeAlias = "tuple[Array, Array, Array]"
 
 def read_labels(source: AnyLabels, pairs: ShownPairs) -> Labels:
     """Labels of pairs that were shown; others are left out."""
-    place = source if isinstance(source, str | Path) else "labels"
-    table = read_table(Path(source)) if isinstance(source, str | Path) else arrow_table(source)
+    stored = isinstance(source, str | Path)
+    table, place = (read_table(Path(source)), source) if stored else (arrow_table(source), "labels")
     require_columns(("query_id", "doc_id", "label"), table.column_names, path=place)
     try:
         label = table["label"].cast(pa.float64()).to_numpy()

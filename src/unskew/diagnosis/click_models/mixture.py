@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field, SerializeAsAny
 
 from unskew.diagnosis.click_models.contract import ClickModel, log_chances
-from unskew.diagnosis.click_models.em import SHARE, Assumed, Expected, Parameters, Prior, Shape
+from unskew.diagnosis.click_models.em import SHARE, Assumed, Expected, Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.types import Array
 
@@ -51,10 +51,6 @@ class ModelMixture(ClickModel):
         """The pages with these weights, and what every model needs of them."""
         parts = tuple(model.counter(pages) for model in self.models)
         return lambda weight: MixedPages(replace(pages, weight=weight), parts)
-
-    def shape(self, pages: ClickPages) -> Shape:
-        """Of the models by themselves clicks do not tell how much it is worth."""
-        return pages.by_rank._replace(strength=None)
 
     def start(self, pages: ClickPages) -> Parameters:
         """As the models start, a little apart."""

@@ -136,10 +136,7 @@ class ClickPages:
 
     @cached_property
     def simple(self) -> dict[str, Array]:
-        """What anybody counts of pairs, [P + 1]: impressions, clicks, click rate, COEC and mean rank shown.
-
-        COEC is clicks over expected clicks, those that the ranks get on average where the pair was shown.
-        """
+        """What anybody counts of pairs, [P + 1]; COEC is clicks over those that the ranks get on average."""
         every, clicked = self._of_ranks
         shown, clicks = (added(self.pair, some, self.weight, self.bound) for some in (self.where, self.click))
         due, ranks = self.sums((clicked / np.maximum(every, 1))[self.rank]), self.sums(self.rank)

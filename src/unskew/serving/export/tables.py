@@ -90,9 +90,7 @@ def page_sizes(page: Array, path: Path) -> Array:
 
 
 def judged_log(path: Path, names: Names, labels: Path | str | None) -> tuple[pa.Table, str | None]:
-    """Judgments of a log as the position-based click model has them, with `query` where the log has texts of
-    queries; and why the log tells no examination, where it does not.
-    """
+    """Judgments of a log by the position-based model, with texts of queries; why it tells no examination."""
     stored = StoredLog.open(path, names)
     fitted = fit(path, "pbm", columns=names)
     judged = fitted.relevance(labels=labels)
@@ -200,9 +198,8 @@ def write_judgments(asked: ExportArguments, out: Path) -> ExportedJudgments:
         known("out", out.suffix, (".csv", ".json"))
     for place in (out, told):
         refuse_existing(place, force=asked.force)
-    judged, unknown = (
-        (read_table(source), None) if has_judgments(source) else judged_log(source, names, asked.labels)
-    )
+    given = (read_table(source), None) if has_judgments(source) else None
+    judged, unknown = given or judged_log(source, names, asked.labels)
     require_columns(WANTED, judged.column_names, path=source)
     rows, top, left = graded(judged, asked)
     if not rows["query"]:
