@@ -1,7 +1,5 @@
 """What a verb returns: a typed object, and the one way from it, or from anything else of ours, to JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

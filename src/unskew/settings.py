@@ -1,7 +1,5 @@
 """Settings checked strictly, in TOML as in Python, with errors that name the place and what may be meant."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import re

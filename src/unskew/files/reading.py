@@ -1,7 +1,5 @@
 """Files read: JSON, and text decompressed under guard."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip

@@ -8,8 +8,6 @@ known to be of our writing is read by another process before, whose end is an er
 Linear leaves, boosters other than trees, and splits of XGBoost by category are refused; nothing here makes them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

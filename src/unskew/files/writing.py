@@ -13,8 +13,6 @@ beside it, held by the system, with the number of the process in it. A scratch f
 nobody, and goes with the next one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

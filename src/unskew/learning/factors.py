@@ -8,8 +8,6 @@ Where there are pages of results, `position` is the rank on its page, and `page_
 Legend: B rows, K results of a page, P ranks, W width of an output.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

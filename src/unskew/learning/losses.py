@@ -6,8 +6,6 @@ and `impressions` its size. Losses that are linear in the clicks give the same v
 Legend: B rows, K results of a page.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

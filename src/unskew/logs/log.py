@@ -3,8 +3,6 @@
 Legend: S pages, N impressions.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work
 any shape as long as it is the same; an entry with 0 impressions is padding and never counts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -16,8 +16,6 @@ two queries need not be comparable, both rankings are taken as places within the
 Legend: N documents, M permutations.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

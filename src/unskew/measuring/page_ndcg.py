@@ -17,8 +17,6 @@ single results; without it a page with one outcome would count the same whatever
 Legend: P pages, N impressions, list after list; results of page p are rows offsets[p] to offsets[p + 1].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

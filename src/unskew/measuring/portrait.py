@@ -3,8 +3,6 @@
 Legend: P pages, K ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -18,8 +18,6 @@ ones (mrr, map, precision). The convention is the same for all metrics; for arp,
 rewards an empty query, so compare arp with "skip".
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

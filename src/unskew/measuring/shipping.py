@@ -15,8 +15,6 @@ Only results that pages showed are placed, so a group can gain from or lose to w
 Legend: N impressions, C clusters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

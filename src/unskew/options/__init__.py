@@ -1,7 +1,5 @@
 """What every verb can be told, said once: flags, arguments and the reference page are made from these classes."""
 
-from __future__ import annotations
-
 from unskew.options import logs, runs
 from unskew.options.base import VerbOptions
 

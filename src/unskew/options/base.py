@@ -1,7 +1,5 @@
 """How a verb's options are declared: a model with a field for each, its default, its sentence and its bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps

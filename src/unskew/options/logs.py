@@ -1,7 +1,5 @@
 """VerbOptions of what makes, reduces and tracks logs, looks for bias in them, and tells of it in pages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated

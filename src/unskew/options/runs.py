@@ -1,7 +1,5 @@
 """VerbOptions of what learns, measures, uses and serves a run, or learns many, and the keys of a run file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -5,8 +5,6 @@ sheet puts the counterpart in the place of each colour (`dark_figures`). Text ha
 paper, and what a figure is read by has 3 to 1, as the Web Content Accessibility Guidelines ask at level AA.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

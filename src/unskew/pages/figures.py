@@ -4,8 +4,6 @@ A chart has a `title`, which a page shows above it, and a `description`, which i
 Marks say what they stand for in a `description` of their own.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The summary of an ingested log as a page; apart, as `ingest` has no need of what measures rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

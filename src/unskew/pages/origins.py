@@ -1,7 +1,5 @@
 """Where the numbers of a page come from: what was simulated and what was real, in a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

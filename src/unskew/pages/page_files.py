@@ -1,7 +1,5 @@
 """Pages in files: as HTML, or in a folder with what they show; kept as JSON, read again and joined into one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Charts drawn as SVG in the house style: inside a page in the width that a screen has, or in a file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from html import escape

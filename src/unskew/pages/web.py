@@ -5,8 +5,6 @@ SVG, and a script (`page.js`) that tells what names and marks stand for beside t
 missing: names lead to their line below.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Iterator

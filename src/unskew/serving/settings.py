@@ -1,7 +1,5 @@
 """What a server allows and does: sizes, times, and who may ask."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from unskew.settings import Config

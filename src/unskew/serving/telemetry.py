@@ -1,7 +1,5 @@
 """What a server tells of itself: counts for Prometheus, and a line of JSON for each request and reload."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """Click logs with a bias that we know: labelled lists, a logging ranker and a user behaviour."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from unskew.settings import checked, named

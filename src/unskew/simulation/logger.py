@@ -11,8 +11,6 @@ score and ties keep the order of the file.
     feature  one feature, for example BM25
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ others look here and there; either way θ_k is the share of pages on which rank 
 Differences from the paper: its log is not public, so every number here is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, TypedDict

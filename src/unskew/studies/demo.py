@@ -6,8 +6,6 @@ makes such a world, learns with and without debiasing, and measures on true labe
 saw.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

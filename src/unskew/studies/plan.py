@@ -6,8 +6,6 @@ and which gain would be found 8 times in 10. Where features are given, methods l
 by the twin's grades on queries that they have not seen.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

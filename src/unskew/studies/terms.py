@@ -1,7 +1,5 @@
 """What the arms of a study are, for readers: methods in a line with their paper, and what does not learn."""
 
-from __future__ import annotations
-
 from unskew.learning.methods import LEARNERS
 from unskew.pages.page import Term
 from unskew.settings import paper, says

@@ -5,8 +5,6 @@ imported here. Text of CSV files becomes numbers, booleans or times column by co
 that; else it stays text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Legend: N impressions, U distinct values.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

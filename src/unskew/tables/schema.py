@@ -6,8 +6,6 @@ A log on disk names queries and documents; in memory an impression points at a r
 column `label` may be in a file; it is never read here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

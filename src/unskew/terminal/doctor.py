@@ -4,8 +4,6 @@ What must be there is read from the package's own metadata. Something required t
 makes `ok` false; an extra that is missing does not: its command says how to get it.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

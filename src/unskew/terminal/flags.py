@@ -1,7 +1,5 @@
 """Flags of a command from the options of its verb, and arguments of Python spelled as these flags."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import shlex

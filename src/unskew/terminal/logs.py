@@ -1,7 +1,5 @@
 """The commands on logs: those that make, reduce and track them, look into them, and join what was found."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import typer

@@ -22,8 +22,6 @@ All that is learned of a window are sums, so that it may be larger than memory.
 Legend: R rows, P pairs, K ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

@@ -14,8 +14,6 @@
 Legend: R rows (a query, document and position each), P pairs, K ranks.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

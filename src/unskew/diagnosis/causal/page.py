@@ -24,8 +24,6 @@ Legend: X variables that relevance and clicks share, B rows, K results of a page
 of an encoding, H hidden units.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ features, which holds for new documents. `save_model` writes a fitted one into a
 ['query_id', 'doc_id', 'relevance', 'standard_error']
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from unskew.diagnosis.click_models.browsing import DCTR as DCTR

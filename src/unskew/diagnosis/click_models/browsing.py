@@ -26,8 +26,6 @@ rank is θ to the prior of a, which holds what remains (`pages.by_rank`).
 
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ A model says four things; `fitted.py` fits, measures, samples and saves with the
     marginal     P(click at k), [S, K]
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar

@@ -17,8 +17,6 @@ EM algorithm", Scand. J. Stat. 2008, their S3), and taken only where they raise 
 never falls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple
 

@@ -12,8 +12,6 @@ joins what was expected of it, m, by how well both tell clicks:
 Pairs without a label stay as they are.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias

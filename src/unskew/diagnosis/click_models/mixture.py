@@ -11,8 +11,6 @@ The idea is that of mixtures as in Yan et al., "Revisiting two-tower models for 
 2022; there the mixture is of losses for a ranker (method `mixem`), here of whole click models without features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple

@@ -14,8 +14,6 @@ Only results that were seen at least twice at one rank count. Errors leave out a
 Legend: S pages, K ranks, those that the log has, at most ten.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

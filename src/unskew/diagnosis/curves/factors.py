@@ -11,8 +11,6 @@ Each is tested by a Wald chi-square with errors added up by query; p is multipli
 is not its doing alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -12,8 +12,6 @@ too. What a larger model would find beyond that is not seen: R² is a lower boun
 Legend: N results, D features.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@
 Results of a page hang together, and so do pages of a query: rows are never counted as if they were independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

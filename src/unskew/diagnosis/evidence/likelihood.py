@@ -23,8 +23,6 @@ every other one. Chance is told by buckets of queries.
 Legend: B buckets of queries, P ranks, R draws. Everything is on the scale of log theta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

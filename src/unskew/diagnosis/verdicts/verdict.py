@@ -20,8 +20,6 @@ Everything else is "cannot tell". The numbers were chosen on some simulated worl
 docs/records/verdicts.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import ClassVar, Literal

@@ -25,8 +25,6 @@ a resumed run grows the same trees as an uninterrupted one.
 Legend: N documents shown, O outputs, R rows of the reduced log, B rows of a chunk, K results of a page.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

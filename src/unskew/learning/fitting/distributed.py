@@ -11,8 +11,6 @@ reads its own shards alone. Process 0 validates, writes the run folder and print
 after the step, and where one fails torchrun ends the others.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Everything random is a function of (seed, step), so a resumed run takes the same steps as an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

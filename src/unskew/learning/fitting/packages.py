@@ -8,8 +8,6 @@ Pages in which all or none of the results were clicked have no pairs and are lef
 Legend: N impressions or documents, S pages, D features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

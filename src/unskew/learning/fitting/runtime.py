@@ -1,7 +1,5 @@
 """Around the steps of a training: threads, the seed of a step, Ctrl-C, and its state on disk without pickle."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -12,8 +12,6 @@ the same steps and ends at the same one. How these numbers and the defaults were
 chosen: docs/records/defaults.md.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence

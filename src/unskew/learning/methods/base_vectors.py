@@ -11,8 +11,6 @@ Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Lear
 Legend: B lists, K documents of a list, d length of an embedding, V values of a factor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

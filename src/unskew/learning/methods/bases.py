@@ -10,8 +10,6 @@ what it says of one factor holds where the others are at their reference.
 Legend: B rows, K results of a page, P ranks, W width of an output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 

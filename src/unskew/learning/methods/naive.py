@@ -11,8 +11,6 @@ published code learns from the grades of the ten documents shown; `documents = "
 query. Each query counts once there, however often it was shown.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn

@@ -15,8 +15,6 @@ nDCG@10 on validation lists; without them all are kept.
 Differences from the paper: LambdaMART is written for grades. Here clicks stand in for them, every page a group.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

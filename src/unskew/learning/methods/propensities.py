@@ -1,7 +1,5 @@
 """What methods share that know examination before they train: where it comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -10,8 +10,6 @@ Differences from the paper: no next-sentence task; query and document are read t
 step size rises over a tenth of the steps and falls linearly.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

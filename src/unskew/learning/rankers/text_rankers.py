@@ -21,8 +21,6 @@ here; the encoder takes smaller steps than they do, where the published ones all
 Legend: n documents, D features, L tokens, H width of the encoder, O outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self

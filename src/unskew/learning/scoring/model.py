@@ -3,8 +3,6 @@
 Legend: n documents, D features.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path

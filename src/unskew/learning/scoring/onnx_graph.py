@@ -7,8 +7,6 @@ cannot be written, is left out: the model is saved without it, with a warning an
 Legend: n documents, D features, O outputs, L tokens, H width of an encoder.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Iterator

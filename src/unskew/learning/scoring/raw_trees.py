@@ -17,8 +17,6 @@ follow one another, their leaves times the weight of the output. Scalings that l
 Legend: T splits of one feature, V known values of a category.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Write the shards of a log: deal it out by query, then join and reduce one part after another."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

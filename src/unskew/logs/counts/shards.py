@@ -16,8 +16,6 @@ cache under a key made of the content of their sources: unchanged ones are reuse
 Legend: R rows of a shard, K results of a page, D features.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ before the others: the time of the click, the seconds that somebody stayed, what
 that is told such a column explains every click by it and learns nothing of what people like.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

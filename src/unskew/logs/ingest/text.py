@@ -1,7 +1,5 @@
 """Text files as one stream of text columns, which an engine reads once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

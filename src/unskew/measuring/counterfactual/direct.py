@@ -22,8 +22,6 @@ ranking puts them; an order at random has one on average, and weight 1. Differen
 pages only, where Gamma is known.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

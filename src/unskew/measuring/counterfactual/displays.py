@@ -29,8 +29,6 @@ Each page is left out of its own model, in place of folds.
 Legend: P pages, N impressions; a cell is a document of a query at a rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property

@@ -11,8 +11,6 @@
 A run's own examination can never decide alone: it is one ground, however many estimates use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

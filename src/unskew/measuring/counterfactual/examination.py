@@ -6,8 +6,6 @@ several ranks. The curve, and whether there is enough for one, are those of ever
 Legend: N impressions, U documents of queries, P ranks, B buckets.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from unskew.diagnosis.evidence.evidence import fit

@@ -8,8 +8,6 @@ Every part holds whole queries, since some estimators compare displays of the sa
 are kept (`sums`), so memory does not grow with the log.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -12,8 +12,6 @@ they came; a bucket is a larger cluster.
 Legend: C clusters, F sums, R draws.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import stdtrit
 

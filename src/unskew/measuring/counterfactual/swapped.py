@@ -17,8 +17,6 @@ Pages that show the same ranking have the same weights, so these are found once 
 Legend: P pages, N impressions, R distinct rankings, L pairs of results of these.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from unskew.measuring.counterfactual.contract import (

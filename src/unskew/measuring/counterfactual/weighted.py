@@ -12,8 +12,6 @@ Draws of examination go with draws of clusters, so that intervals know of its ch
 known. Sums by rank, [RANKS] each: both values, and clicks.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -30,8 +30,6 @@ Differences from the paper: sigma comes from a standard error over clusters, so 
 Legend: C clusters, one entry each.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

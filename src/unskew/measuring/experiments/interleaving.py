@@ -12,8 +12,6 @@ Differences from the paper: a page without a winner counts half a win for each, 
 over all pages; pages of one person hang together, so intervals and the sign test are by person or visit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

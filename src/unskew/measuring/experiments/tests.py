@@ -4,8 +4,6 @@ Runs are compared on their per-query values, in the same query order. A query th
 dropped from both, and the result says how many were.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import inf, nan, sqrt
 

@@ -1,7 +1,5 @@
 """A diagnosis as a page: on top what it means and what to do, below every number for who wants to check."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The parts of a diagnosis: its numbers as tables, its charts, and what is said beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

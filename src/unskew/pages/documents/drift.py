@@ -1,7 +1,5 @@
 """What changed from one log to another, as a page: what it means on top, numbers below."""
 
-from __future__ import annotations
-
 from unskew.diagnosis.drift import Drift
 from unskew.pages.numbers import number, record_table, words
 from unskew.pages.page import Answer, Page, Section, Table

@@ -1,7 +1,5 @@
 """An experiment with people as a page: differences with both kinds of intervals, policies, sample sizes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from unskew.measuring.experiments.effects import Experiment

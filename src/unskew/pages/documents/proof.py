@@ -1,7 +1,5 @@
 """Whether a ranking is better than another, and whether it may ship, as pages: verdict, estimates, assumptions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

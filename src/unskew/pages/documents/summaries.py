@@ -1,7 +1,5 @@
 """Summaries as pages: a run that ended, and what was measured of one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 A policy is made of its name and settings, as commands and callers give them; what is wrong is said by their names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -19,8 +19,6 @@ at a slot, and the chances are added up over them exactly.
 Differences from the papers: weights are at least exp(-50) of the largest, in drawing and in chances.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Self
 
 import numpy as np

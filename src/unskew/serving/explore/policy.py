@@ -14,8 +14,6 @@ nothing, and a log of theirs is read through documents that one query saw at sev
 propensities.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -17,8 +17,6 @@ the first a - 1 of one and b - 1 of the other. The comparison is then one of the
 as it was capped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path

@@ -4,8 +4,6 @@ Linear models and trees go to engines exactly, networks where an engine runs the
 from `lists`. What cannot go says why, and `possible` says it of all. docs/how_to/export.md has a table of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

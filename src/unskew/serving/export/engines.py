@@ -13,8 +13,6 @@ says nothing of new ones. By list and on average:
   list to 1 for the highest; 1 is the order of the model, and a tie counts as the mean of its orders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is exported, and what was, as told to who asked; and which forms an option is for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,8 +12,6 @@ two features, what it is above 0 and below; of others, all below 0 counts as 0, 
 number has a script, since `field_value_factor` fails on the first negative value; all of them are one source.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import count

@@ -12,8 +12,6 @@ ELU; a network with `activation` and `hidden_norm` set so goes exactly, others a
 worked into weights, not left to Solr's normalizers: those are a shift and a scale too, and know no log1p.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ What is too thin is left out and counted: no relevance or no standard error, sho
 `confidence` than asked for. With confidence 0 all that has a relevance is written.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ is below `split_condition`, as 64-bit floats; an attribute of type float has the
 on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

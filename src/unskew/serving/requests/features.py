@@ -6,8 +6,6 @@ document, all else by document. What is still absent then is an error that names
 Legend: n documents, D features as they are.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence

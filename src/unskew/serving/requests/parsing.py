@@ -11,8 +11,6 @@ A body of safetensors has the features of all documents as one matrix of 32-bit 
 a length that is wrong is an error, and there is nothing else in it that could be followed.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ score by the outputs, which reasons are made of:
 Legend: n documents of lists one after another, O outputs, d length of an embedding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ Pages are written once all of a body are scored, so one that is refused leaves n
 cannot be written nothing is explored: chance that no log knows of would cost quality and teach nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ this server, an example and the token. Who has no token may read this, so where 
 that of a model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ A page of another site may have its name point at this machine, and then ask in 
 token is asked for, a request over loopback must name the server as localhost or by a number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

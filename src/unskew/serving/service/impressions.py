@@ -14,8 +14,6 @@ written yet.
 One writer per process and folder; threads of a process may share it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

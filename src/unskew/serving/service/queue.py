@@ -9,8 +9,6 @@ that is given up while it waits is never scored; one that is being scored keeps 
 comes when too many wait, or when the server is behind, is told so at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

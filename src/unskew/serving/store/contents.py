@@ -3,8 +3,6 @@
 Both come block after block: features of items lie in a scratch file meanwhile, those of clicks in Parquet.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ the next writer removes it. Who has it open goes on reading it. Files are read w
 processes, also from a disk that cannot be written. One process at a time writes; another is refused.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import uuid

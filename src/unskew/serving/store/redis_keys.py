@@ -9,8 +9,6 @@ for requests that still read it. Every lookup asks for a mark as well: where tha
 and nothing is taken for unknown. Several writers do not disturb each other; the last to end holds.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

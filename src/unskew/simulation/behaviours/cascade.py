@@ -5,8 +5,6 @@ N. Craswell et al., "An experimental comparison of click position-bias models", 
     P(e_1) = 1,   P(e_k | no click above) = 1,   P(e_k | a click above) = 0,   P(c_k | e_k) = γ_y
 """
 
-from __future__ import annotations
-
 from unskew.simulation.behaviours.behaviour import Sequential, Shown, masked, reached
 from unskew.types import Array
 

@@ -14,8 +14,6 @@ clicks so far, which draws from the same law:
 Differences from the paper: satisfaction is a fixed multiple of attractiveness, not a parameter per document.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from unskew.simulation.behaviours.behaviour import Probability, Sequential, Shown, masked, reached

@@ -11,8 +11,6 @@ Differences from the paper: features come scaled there; here a chosen feature th
 its range over the lists. With fewer than ten features chosen the first entries of w are used.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 import numpy as np

@@ -10,8 +10,6 @@ examination and relevance of its own: the truth of a log holds the nearest produ
 scaled so that the largest γ is 1.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 import numpy as np

@@ -11,8 +11,6 @@ Pages show the whole list unless a cutoff is given. The truth of a log is γ_y a
 kind: 0.1, 0.5/k, 0.5 or 1/k; the first two kinds click without regard to γ_y.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Self
 
 import numpy as np

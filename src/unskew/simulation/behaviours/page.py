@@ -15,8 +15,6 @@ ranker can learn, and that has nothing to do with relevance. A strength of 0 tak
 Legend: S pages, K results of a page, N documents, J kinds of media.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -11,8 +11,6 @@ who turn to it:
     P(c_k) = θ_i^η τ^p γ_y        i = (k - 1) mod n + 1,  p = (k - 1) div n
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -9,8 +9,6 @@ Differences from the paper: it states g without noise, its published configurati
 `version`. Clicks are not examination times relevance here: the truth of a log is θ^η and g.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from unskew.simulation.behaviours.behaviour import (

@@ -8,8 +8,6 @@ Differences from the paper: the table is given, not fitted, and it ends at rank 
 last row: its entry for the same distance (at most 9 ranks), or its last entry where nothing was clicked yet.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 import numpy as np

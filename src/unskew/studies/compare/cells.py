@@ -6,8 +6,6 @@ cells/<hash>.json    settings, numbers, seconds; or the error
 cells/<hash>.npy     what is measured of each query or document
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

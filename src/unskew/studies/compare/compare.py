@@ -5,8 +5,6 @@ of settings that are no longer asked for stay, for the day they are asked for ag
 anew beside its place, in `NAME.partial`, and takes the place when it is done; the old one stays until then.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress

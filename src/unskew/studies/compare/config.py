@@ -3,8 +3,6 @@
 `examples/compare.toml` is one; docs/how_to/compare.md says what its keys mean. Paths are relative to the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ One contest (`workflows/runs/judges.py`) over all arms and settings chooses; `me
 each arm against naive and what was shown. docs/how_to/compare.md has the rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

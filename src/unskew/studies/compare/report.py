@@ -1,7 +1,5 @@
 """What a comparison writes: results.parquet, table.md, report.html and figure.svg, each whole or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -7,8 +7,6 @@ for each behaviour and method, on the mean over seeds: by the likelihood of held
 practice, and by nDCG@10 on labelled validation lists, as papers do.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Each method is tested against naive, and against the best baseline, with a t-tes
 queries and seeds as drawn at random; p-values are Holm's, over the methods of a table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan

@@ -1,7 +1,5 @@
 """Parquet files: which are meant, their columns, one schema where they differ, and their rows in blocks."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence

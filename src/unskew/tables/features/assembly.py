@@ -3,8 +3,6 @@
 Legend: N documents, Q queries, U distinct ids, D features, R rows of a table, I items.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

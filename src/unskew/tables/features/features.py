@@ -11,8 +11,6 @@ says which impressions have no features; a query without a row has missing value
 From files the matrix is written once into the cache (`store.py`) and memory-mapped, never whole in memory.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ each impression. Where rows disagree the first text in alphabetical order counts
 either may be missing, and a document that says nothing is read as the query alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

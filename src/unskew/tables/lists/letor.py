@@ -5,8 +5,6 @@
 Parsed files are kept as memory-mapped arrays in the cache (`store.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -9,8 +9,6 @@ taken from the index only while size, times and inode are unchanged, and only if
 two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Which files a log is read from, what is in them, and their text, decompressed under guard."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import shlex

@@ -1,7 +1,5 @@
 """What `ingest` is asked for: which column is which, time zone, base of positions, rules; checked strictly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo

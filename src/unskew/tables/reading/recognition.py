@@ -4,8 +4,6 @@ Commands read logs that `unskew ingest` or `unskew simulate` wrote. Whoever give
 and the command to type, with guesses which of their columns are which of ours.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Lists of documents from files or tables in memory, and as a model takes them; read without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Logs that workflows are given: files, the parts that `unskew split` wrote, and tables in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Unpack

@@ -1,7 +1,5 @@
 """What causes clicks in a log: sample it, score it where a model is given, find the graph, write it down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Click models of a log, compared, and what the best one says written into a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack

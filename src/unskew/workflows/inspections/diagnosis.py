@@ -1,7 +1,5 @@
 """`unskew diagnose` and `drift`: from logs to what was found in files: a page, JSON, propensities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -13,8 +13,6 @@ over queries. Columns that an encoding made of one feature count together.
 Legend: D features as they are, E encoded ones, Q queries, n results of all pages.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

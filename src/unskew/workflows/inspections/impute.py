@@ -5,8 +5,6 @@
 With α_1 = 1 and β_1 = 0 relevance is the click rate at rank 1, as it is for `judge` unless told otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

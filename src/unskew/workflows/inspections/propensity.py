@@ -4,8 +4,6 @@ The weight of a click at rank k is 1 / examination, relative to rank 1: what Lig
 of a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

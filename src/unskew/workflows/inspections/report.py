@@ -1,7 +1,5 @@
 """`unskew report`: runs, comparisons and diagnoses joined into one page; files tell what a folder holds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How well a model foretells clicks: their likelihood, their perplexity by rank, and how it tells them apart."""
 
-from __future__ import annotations
-
 import torch
 
 from unskew.learning.losses import list_log_softmax

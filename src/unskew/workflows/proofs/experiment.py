@@ -4,8 +4,6 @@ An A/B log says for each page which policy made it (`policy_id`). An interleaved
 (`team`, or a `policy_id` that changes within nearly every page).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """A ranking measured by the clicks of a log, by labelled lists, or by both; and whether it may replace another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

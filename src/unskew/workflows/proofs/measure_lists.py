@@ -1,7 +1,5 @@
 """A ranking measured on labelled lists: metrics, a paired comparison, query frequency, clicks of a log of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product

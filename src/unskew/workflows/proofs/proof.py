@@ -9,8 +9,6 @@ from the log itself where it shuffled pages or shows documents at several ranks,
 alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace

@@ -6,8 +6,6 @@ likely (`judges`), on top of the order shown where scores begin there, is taken.
 taken then learns from all pages, with all settings of the run.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 

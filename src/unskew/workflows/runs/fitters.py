@@ -1,7 +1,5 @@
 """Who trains: a network in steps, trees in rounds, or a package by itself; one interface, and a table of them."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A run is written beside its place and renamed when done. A finished one is never
 that is not a run ever is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import platform

@@ -11,8 +11,6 @@ half of the queries where the other half is judged.
 Legend: N documents of the log's lists, Q queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

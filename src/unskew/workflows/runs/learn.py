@@ -1,7 +1,5 @@
 """`unskew.learn`: from a log, tables or files, or as a run file says, to a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

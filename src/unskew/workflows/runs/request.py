@@ -5,8 +5,6 @@ training.batch=256. Unknown keys, wrong types and missing values are errors that
 said it.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Unknown keys, wrong types and missing values are errors that name the key and, where one is close, what was meant.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny

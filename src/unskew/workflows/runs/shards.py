@@ -1,7 +1,5 @@
 """Shards on disk as the data of a run, in the place of a log in memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Self
 

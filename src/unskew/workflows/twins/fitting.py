@@ -3,8 +3,6 @@
 Legend: N documents of the lists, of which P were shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

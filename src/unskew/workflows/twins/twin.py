@@ -4,8 +4,6 @@ Pages are drawn from the log's own, and clicked by a click model of (query, docu
 docs/how_to/twin.md says what is fitted to what, and what a twin cannot tell; `portrait` puts both side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

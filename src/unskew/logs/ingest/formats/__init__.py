@@ -1,7 +1,5 @@
 """Readers of click logs in other people's formats, by the name that `unskew ingest --format` takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from unskew.logs.ingest.formats.baidu import Baidu

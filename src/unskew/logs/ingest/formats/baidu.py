@@ -10,8 +10,6 @@ What is measured after a click or because of it is kept under `after_`, never un
 would give the click away. Annotations go to the side table `labels`.
 """
 
-from __future__ import annotations
-
 from unskew.logs.ingest.formats.records import LineReader
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import Broken, cell_number, identifier, text, utf8, whole

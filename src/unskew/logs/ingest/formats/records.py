@@ -1,7 +1,5 @@
 """What readers of all formats share: cut a file into records, take each one, reject those that are broken."""
 
-from __future__ import annotations
-
 import json
 import re
 from abc import ABC, abstractmethod

@@ -15,8 +15,6 @@ document type can be declared, so no entity expands. Labels (sample, session, qu
 validity) go to the side table `labels`. The scores of click models under `relevance` are not read.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Checks on single values from a file: text, numbers, times. What does not pass makes its record broken."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

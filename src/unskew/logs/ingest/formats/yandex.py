@@ -8,8 +8,6 @@ A click belongs to the latest page of its session that showed its document. Time
 in every session, so it is kept as `time_offset` and is no timestamp. Judgments go to the side table `labels`.
 """
 
-from __future__ import annotations
-
 from unskew.logs.ingest.formats.records import LineReader
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.values import Broken, identifier, utf8, whole
