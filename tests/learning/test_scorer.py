@@ -89,7 +89,7 @@ def test_a_run_scores_as_its_model_does(log: Log, lists: Lists, tmp_path: Path) 
     assert isinstance(run.model, Model)
     assert run.model.card.method["name"] == "dla"
     assert (run.folder, run.fit.status) == (tmp_path / "run", "finished")
-    assert set(run.metrics.to_dict()) == {"validation", "standing", "propensity", "curves", "test"}
+    assert set(run.metrics.to_dict()) == {"validation", "standing", "propensity", "curves", "test", "engine"}
     assert np.array_equal(run.score(lists), run.model.score(lists))
     assert np.array_equal(run.rank(lists.features[:5]), run.model.rank(lists.features[:5]))
     assert np.array_equal(load(tmp_path / "run").score(lists), run.score(lists))

@@ -150,7 +150,9 @@ def test_categories_and_gaps_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({**columns, "click": clicks}), tmp_path / "log.parquet")
     known = unskew.read_features(tmp_path / "items.csv", candidates=tmp_path / "log.parquet")
     log = unskew.read_log(tmp_path / "log.parquet", known)
-    learned = unskew.learn(log, "dla", ranker=MLP(sizes=(4,)), steps=5, threads=1, out=tmp_path / "run")
+    learned = unskew.learn(
+        log, "dla", ranker=MLP(sizes=(4,)), steps=5, threads=1, out=tmp_path / "run", engine="none"
+    )
     served = Served.load(tmp_path / "run")
     assert served.names == ("price", "brand")
     asked = {"price": [3.0, None, 900.0], "brand": ["b", "zzz", None]}

@@ -97,7 +97,8 @@ def learned(name: str, method: str) -> tuple[float, str, list[float] | None, int
     lists, log, _ = made(name)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        run = unskew.learn(log, method, ranker=MLP(sizes=(16,)), **(LONGER if name in EXAMINED else TRAINING))
+        how = LONGER if name in EXAMINED else TRAINING
+        run = unskew.learn(log, method, ranker=MLP(sizes=(16,)), engine="none", **how)
     curve = run.propensity()
     worse = sum("shown: worse" in str(warning.message) for warning in said)
     return ndcg(run.score(lists), lists), run.metrics.standing.verdict, curve, worse

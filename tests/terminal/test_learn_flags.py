@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
+from unskew.names import NO_NAMES
 from unskew.options.runs import DataFiles
 from unskew.terminal.main import app
 from unskew.workflows.inputs.logs import PARTS, is_log
@@ -198,8 +199,8 @@ def test_parts_are_found(world: World) -> None:
     assert found(world.folder, log="log.parquet") == [world.folder / "log.parquet", None, None]
     own = found(world.folder, log="parts", validation="lists.txt", test="log.parquet")
     assert own == [parts / "train", None, world.folder / "log.parquet"]
-    assert is_log(parts / "test", {})
-    assert not is_log(world.folder / "lists.txt", {})
+    assert is_log(parts / "test", NO_NAMES)
+    assert not is_log(world.folder / "lists.txt", NO_NAMES)
     with pytest.raises(ConfigError, match="is a log, and one log is all"):
         found(world.folder, log="parts", test=("log.parquet", "lists.txt"))
 
