@@ -83,7 +83,8 @@ class EnginePrior(Result):
         """From counts by rank [P], with half a click more at each rank, at the rate of the log.
 
         Halfway, in logs, between a curve that falls where clicks make it fall and a power of the rank, so that
-        neighbouring ranks that clicks cannot tell apart keep their order.
+        neighbouring ranks that clicks cannot tell apart keep their order. From rank to rank it falls by LEAN of
+        what click rates fall at least: where people leave after a click, examination takes all of it.
         """
         from scipy.optimize import isotonic_regression  # takes long to import
 
@@ -93,10 +94,14 @@ class EnginePrior(Result):
         usual = max(float(clicks.sum()), 1.0) / looked.sum()
         rate = (clicks + 0.5) / (looked + 0.5 / usual)
         steps = np.log(isotonic_regression(rate, weights=looked, increasing=False).x)
+        raw = (clicks + 0.5) / (impressions + 0.5 * impressions.sum() / max(float(clicks.sum()), 1.0))
+        least = LEAN * np.log(isotonic_regression(raw, weights=np.maximum(impressions, 1e-9), increasing=False).x)
         middle, level = (float(np.average(each, weights=clicks + 0.5)) for each in (log_rank, steps))
         along = (clicks + 0.5) * (log_rank - middle)
         power = min(float((along * steps).sum() / max((along * log_rank).sum(), 1e-9)), 0.0)
-        found = np.exp((steps + level + power * (log_rank - middle)) / 2)
+        curve = (steps + level + power * (log_rank - middle)) / 2
+        falls = np.minimum(np.diff(curve), np.diff(least))
+        found = np.exp(curve[0] + np.append(0.0, np.cumsum(falls)))
         return cls(tuple(found.tolist()), "nothing" if examination is None else examination.source, reason)
 
     def log_at(self, rank: Array) -> Array:

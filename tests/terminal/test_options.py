@@ -35,7 +35,7 @@ def arguments(name: str) -> dict[str, inspect.Parameter]:
     """The keywords of a function, those of its engine included."""
     found = dict(inspect.signature(FUNCTIONS[name]).parameters)
     last = found.popitem()[1] if any(each.kind is each.VAR_KEYWORD for each in found.values()) else None
-    hints = get_type_hints(FUNCTIONS[name]) if last is not None and "Unpack" in str(last.annotation) else {}
+    hints = {} if last is None else get_type_hints(FUNCTIONS[name])
     if last is not None:
         inner = getattr(hints.get(last.name), "__args__", (None,))[0]
         more = getattr(inner, "__annotations__", {}) if inner is not None else {}

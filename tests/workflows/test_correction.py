@@ -75,11 +75,22 @@ def test_relevance_by_rank_is_clicks_over_examination_and_never_rises() -> None:
     middle, level = (sum(c * each for c, each in zip(clicks, some, strict=True)) / 331.5 for some in (x, steps))
     slope = sum(c * (a - middle) * b for c, a, b in zip(clicks, x, steps, strict=True))
     slope /= sum(c * (a - middle) ** 2 for c, a in zip(clicks, x, strict=True))
-    wanted = [math.exp((b + level + slope * (a - middle)) / 2) for a, b in zip(x, steps, strict=True)]
+    curve = [(b + level + slope * (a - middle)) / 2 for a, b in zip(x, steps, strict=True)]
+    raw = [math.log(c / (1000 + 0.5 * 3000 / 330)) for c in clicks]  # of which a fifth is relevance at least
+    falls = [min(curve[at + 1] - curve[at], 0.2 * (raw[at + 1] - raw[at])) for at in (0, 1)]
+    wanted = [math.exp(each) for each in (curve[0], curve[0] + falls[0], curve[0] + sum(falls))]
     assert prior.relevance == pytest.approx(wanted, rel=1e-9)
     assert prior.relevance[0] > prior.relevance[1] > prior.relevance[2]
     trusting = EnginePrior.of(*counts, None, "nothing was moved")
     assert trusting.steepness > prior.steepness  # where examination is not known, the engine is trusted most
+
+
+def test_where_examination_takes_all_the_order_still_tells_something() -> None:
+    """People who leave after a click: what is left of clicks over examination is level, and engines are good."""
+    shown, theta = np.full(10, 1e6), np.exp(-1.1 * np.arange(10))
+    clicks = 0.9 * shown * theta
+    prior = EnginePrior.of(shown, clicks, Examination.of(theta, "swaps"))
+    assert prior.steepness == pytest.approx(math.exp(0.2 * 1.1 * 9), rel=0.01)
 
 
 def test_examination_is_carried_on_by_a_power_of_the_rank_and_never_rises() -> None:
