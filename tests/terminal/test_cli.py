@@ -137,7 +137,9 @@ def test_help_is_printed_whole(command: Callable[..., None]) -> None:
     for parameter in inspect.signature(flat(command)).parameters.values():
         told = getattr(parameter.annotation, "__metadata__", ())
         texts += [about.help for about in told if about.help]
-    shown = "".join(CliRunner().invoke(app, [called(command), "-h"]).stdout.split())  # lines are broken anywhere
+    printed = CliRunner().invoke(app, [called(command), "-h"])
+    assert printed.exception is None, repr(printed.exception)
+    shown = "".join(printed.stdout.split())  # lines are broken anywhere
     for text in texts:
         assert "".join(text.split()) in shown
 

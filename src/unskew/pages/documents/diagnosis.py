@@ -99,7 +99,7 @@ def _seen(found: Diagnosis) -> Section:
         text += (
             f"\n\nThe order shown: once looked at, what stands at rank 1 is clicked {engine.steepness:.1f} times "
             f"as often as what stands at rank {len(engine.relevance)}. The larger that is, the better the order "
-            "is already, and the more a ranker gains by beginning from it: unskew learn --engine auto."
+            "is already, and the more a ranker gains by beginning from it, as `unskew learn` does."
         )
     return Section(SEEN, text, figures=[curves_figure("Examination", {curve.found_by: points}, EXAMINATION)])
 
