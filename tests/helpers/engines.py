@@ -336,15 +336,11 @@ def xgboost_of(trees: list[dict[str, Any]], names: list[str]) -> Any:
 
 def xgboost_tree(tree: dict[str, Any], names: list[str], number: int) -> dict[str, Any]:
     """The arrays of one tree."""
-    nodes: dict[int, dict[str, Any]] = {}
-
-    def walk(node: dict[str, Any], parent: int) -> None:
-        nodes[node["nodeid"]] = node | {"parent": parent}
-        for child in node.get("children", []):
-            walk(child, node["nodeid"])
-
-    walk(tree, 2**31 - 1)
-    ordered = [nodes[at] for at in range(len(nodes))]
+    ordered, parents = [tree], [2**31 - 1]
+    for at, node in enumerate(ordered):  # level by level: XGBoost looks for the right child beside the left one
+        ordered += node.get("children", [])
+        parents += [at] * len(node.get("children", []))
+    place = {node["nodeid"]: at for at, node in enumerate(ordered)}
     split = ["leaf" not in node for node in ordered]
     return {
         "base_weights": [0.0] * len(ordered),
@@ -356,10 +352,10 @@ def xgboost_tree(tree: dict[str, Any], names: list[str], number: int) -> dict[st
             int(is_split and node["missing"] == node["yes"]) for node, is_split in zip(ordered, split, strict=True)
         ],
         "id": number,
-        "left_children": [node.get("yes", -1) for node in ordered],
+        "left_children": [place.get(node.get("yes"), -1) for node in ordered],
         "loss_changes": [0.0] * len(ordered),
-        "parents": [node["parent"] for node in ordered],
-        "right_children": [node.get("no", -1) for node in ordered],
+        "parents": parents,
+        "right_children": [place.get(node.get("no"), -1) for node in ordered],
         "split_conditions": [node.get("split_condition", node.get("leaf")) for node in ordered],
         "split_indices": [
             names.index(node["split"]) if is_split else 0 for node, is_split in zip(ordered, split, strict=True)

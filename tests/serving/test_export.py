@@ -113,7 +113,7 @@ def learned(log: Log, kind: str, scaling: str = "standard") -> Scorer:
         "tanh": unskew.rankers.MLP(sizes=(8,), hidden_norm=False, activation="tanh"),
     }[kind]
     rounds = {} if kind == "trees" else {"steps": 40}
-    return unskew.learn(log, "naive", ranker=ranker, engine="none", **rounds, **more).model
+    return unskew.learn(log, "naive", ranker=ranker, **rounds, **more).model
 
 
 @pytest.fixture(scope="module")
