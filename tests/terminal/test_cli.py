@@ -24,7 +24,7 @@ from unskew.learning.methods import LEARNERS
 from unskew.options import VERBS
 from unskew.simulation import BEHAVIOURS
 from unskew.terminal.flags import flat
-from unskew.terminal.main import COMMANDS, app, called, main
+from unskew.terminal.main import COMMANDS, app, called, made, main
 
 torch.set_num_threads(1)
 
@@ -142,6 +142,12 @@ def test_help_is_printed_whole(command: Callable[..., None]) -> None:
     shown = "".join(printed.stdout.split())  # lines are broken anywhere
     for text in texts:
         assert "".join(text.split()) in shown
+
+
+def test_help_has_its_short_flag_whoever_looked_at_a_command_before() -> None:
+    made.cache_clear()
+    made("plan").make_context("plan", ["log.parquet"])  # as the reference and completion do, without the rest
+    assert CliRunner().invoke(app, ["plan", "-h"]).exit_code == 0
 
 
 def test_every_command_is_a_function_of_its_name() -> None:

@@ -155,6 +155,10 @@ app = typer.Typer(
 class Command(TyperCommand):
     """A command whose errors and warnings speak of flags where the library speaks of arguments."""
 
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """The same whoever asks first: click keeps what it hears then."""
+        return ["-h", "--help"]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Options that take a file or none, as --json, are given - where none follows."""
         may_lack = {name for option in self.params if option.metavar == MAYBE_JSON for name in option.opts}
