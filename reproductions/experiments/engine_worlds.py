@@ -19,6 +19,7 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,20 @@ def real_lists(name: str) -> Lists:
     return lists.take(np.flatnonzero(lists.sizes >= least))
 
 
+def worlds(seeds: range, out: Path | None, measure: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was measured in worlds of these seeds, after those that a file has already; it gets a line for each."""
+    done: list[dict[str, Any]] = []
+    if out is not None and out.exists():
+        done = [json.loads(line) for line in out.read_text().splitlines()]
+    for seed in seeds:
+        if all(row["world"] != seed for row in done):
+            done.append(measure(seed))
+            if out is not None:
+                with out.open("a") as file:
+                    file.write(json.dumps(done[-1]) + "\n")
+    return done
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 60))
@@ -219,17 +234,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    done: list[dict[str, Any]] = []
-    if options.out is not None and options.out.exists():
-        done = [json.loads(line) for line in options.out.read_text().splitlines()]
     real = None if options.lists is None or options.show else real_lists(options.lists)
-    for seed in () if options.show else range(*options.seeds):
-        if all(row["world"] != seed for row in done):
-            done.append(measured(seed, options.safe, real))
-            if options.out is not None:
-                with options.out.open("a") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-    show(done)
+    seeds = range(0) if options.show else range(*options.seeds)
+    show(worlds(seeds, options.out, lambda seed: measured(seed, options.safe, real)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ hold the chance of a click at rank 1 is told of worlds with position bias, where
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from engine_worlds import World
+from engine_worlds import World, worlds
 
 import unskew
 from unskew.measuring import ndcg_metric
@@ -149,16 +148,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done: list[dict[str, Any]] = []
-    if options.out is not None and options.out.exists():
-        done = [json.loads(line) for line in options.out.read_text().splitlines()]
-    for seed in () if options.show else range(*options.seeds):
-        if all(row["world"] != seed for row in done):
-            done.append(measured(seed, options.fixed))
-            if options.out is not None:
-                with options.out.open("a") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-    show(done)
+    seeds = range(0) if options.show else range(*options.seeds)
+    show(worlds(seeds, options.out, lambda seed: measured(seed, options.fixed)))
 
 
 if __name__ == "__main__":
