@@ -102,7 +102,7 @@ VERBS: dict[str, Callable[[Any, Any, Path], Any]] = {
         SCORES, _graded(), log=log, by_frequency=log, buckets=2, columns=names
     ),
     "ship": lambda log, names, out: unskew.ship(SCORES, log, columns=names),
-    "twin": lambda log, names, out: _twin(unskew.twin(log, columns=names, models=["pbm"])),
+    "twin": lambda log, names, out: unskew.twin(log, columns=names, models=["pbm"]),
     "causes": lambda log, names, out: unskew.causes(
         log, factors=["serp_kind"], columns=names, test="gsq", sample=200
     ),
@@ -115,11 +115,6 @@ def _without_steps(found: dict[str, Any]) -> dict[str, Any]:
     """A diagnosis without commands to paste, which name the log and its columns."""
     found = {name: each for name, each in found.items() if name not in ("conclusion", "verdicts")}
     return found | {"log": {name: each for name, each in found["log"].items() if name != "name"}}
-
-
-def _twin(found: Any) -> Any:
-    """What the log was; its model is fitted to pages in the order in which an engine gives them."""
-    return {"pages": len(found.layout), "rows": len(found.layout.row), "queries": len(found.layout.lists)}
 
 
 def _graded() -> Any:

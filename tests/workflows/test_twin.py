@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -173,3 +174,25 @@ def test_files_of_a_twin_can_be_learned_from(log: Log, lists: Lists, tmp_path: P
     assert "Click rate by rank" in (tmp_path / "page.html").read_text()
     again = unskew.read_log(tmp_path / "twin.parquet", lists)
     assert len(again) == 800
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    rng = np.random.default_rng(2)
+    pages, shown = 300, 3
+    page = np.repeat(np.arange(pages), shown)
+    query = rng.integers(9, size=pages)[page]
+    rank = np.tile(np.arange(shown), pages) + 1
+    document = (query + 2 * rank) % 7
+    table = pa.table(
+        {
+            "page_id": [f"p{each}" for each in page],
+            "query_id": [f"q{each}" for each in query],
+            "doc_id": [f"d{each}" for each in document],
+            "position": rank,
+            "click": ((rng.random(len(page)) < 0.5 / rank) & (rank < shown)).astype(int),
+        }
+    )
+    mixed = table.take(pa.array(rng.permutation(len(page))))
+    made, again = (unskew.twin(each, models=["pbm"]) for each in (table, mixed))
+    assert made.report() == again.report()
+    assert np.array_equal(made.layout.lists.labels, again.layout.lists.labels)

@@ -181,15 +181,22 @@ def twin(
 
 
 def shown_lists(log: StoredLog | TableLog) -> Lists:
-    """The documents that a log shows for each query, as lists without features."""
+    """The documents that a log shows for each query, by their ids, as lists without features."""
     table = log.table([])
-    (query, query_ids), (document, doc_ids) = encode(table["query_id"]), encode(table["doc_id"])
+    # sorted: an engine gives rows in any order, and what is drawn for a document must not depend on it
+    (query, query_ids), (document, doc_ids) = (_sorted(*encode(table[name])) for name in ("query_id", "doc_id"))
     pairs = np.unique(query.astype(np.int64) * len(doc_ids) + document)
     sizes = np.bincount(pairs // len(doc_ids), minlength=len(query_ids))
-    names = np.asarray(doc_ids[pairs % len(doc_ids)]).astype(str)
+    names = doc_ids[pairs % len(doc_ids)].astype(str)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     nothing, labels = np.zeros((len(pairs), 0), np.float32), np.zeros(len(pairs), np.int16)
     return Lists(nothing, offsets, labels, np.asarray(query_ids), names, name=str(log.place))
+
+
+def _sorted(codes: Array, values: Array) -> tuple[Array, Array]:
+    """Codes [N] among the distinct values [U], these in ascending order."""
+    found, place = np.unique(values, return_inverse=True)
+    return place[codes], found
 
 
 def shuffled(log: Log, pages: Array, rng: np.random.Generator) -> Log:
