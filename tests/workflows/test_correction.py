@@ -158,6 +158,29 @@ def test_weights_are_those_of_an_independent_optimiser() -> None:
 
     assert choices.fit(mean, deviation) == pytest.approx(minimize(cost, mean).x, abs=1e-4)
     assert -choices.value(np.array([0.3, 0.1]), mean, deviation) == pytest.approx(cost(np.array([0.3, 0.1])))
+    step, at = 1e-4, np.array([0.7, 0.1])
+    for column in np.eye(2):  # second derivatives by differences
+        around = [cost(at + sign * step * column) for sign in (-1, 0, 1)]
+        second = (around[0] - 2 * around[1] + around[2]) / step**2
+        assert column @ choices.bend(at, deviation) @ column == pytest.approx(second, rel=1e-3)
+
+
+def test_the_correction_is_believed_by_what_clicks_say_at_least() -> None:
+    draw, query = np.random.default_rng(3), np.repeat(np.arange(60), 6)
+    columns, exposure, mean = draw.normal(size=(360, 2)), np.ones(360), np.array([1.0, 0.0])
+    deviation = np.array([0.4, 0.4])
+
+    def weights(pages: float, b: float) -> tuple[float, float]:
+        clicks = draw.poisson(pages * np.exp(columns @ [0.9, b]) / 3).astype(float)
+        return QueryChoices(columns, exposure, clicks, query).doubted(mean, deviation)
+
+    surely = weights(200.0, 0.5)
+    assert surely == pytest.approx((0.9, 0.5), abs=0.05)
+    assert surely[1] < 0.5
+    assert 0 < weights(0.5, 0.5)[1] < 0.45
+    nothing = [weights(0.5, 0.0) for _ in range(40)]
+    assert sum(b > 0 for _, b in nothing) <= 6
+    assert {a for a, b in nothing if b == 0} == {1.0}
 
 
 def test_a_document_without_a_rank_has_the_mean() -> None:

@@ -12,7 +12,8 @@ a and b maximise the likelihood of which pair of a query is clicked, on pages th
 
     P(i | a click of q) = E_i exp(a e_i + b s_i) / sum over the pairs of q      E_i: examination, summed over shows
 
-under a normal prior around the engine alone, a = 1 and b = 0, in which s has standard deviation 1.
+under a normal prior around the engine alone, a = 1 and b = 0, in which s has standard deviation 1. Of b DOUBT
+standard errors are taken off, and a follows: few clicks, or such as say little, do not move the order.
 
 Legend: M pairs, N documents, C columns.
 """
@@ -31,6 +32,8 @@ from unskew.types import Array, Lists
 
 BELIEF = np.array([0.4, 0.4])
 """Standard deviations of the prior of a, and of b in units of 1 / sd(s)."""
+DOUBT = 1.5
+"""Standard errors that b is believed to be too high by."""
 KEPT = ("pairs.keys", "pairs.gains", "pairs.ranks")
 """Names of what is kept of pairs among the numbers of a model."""
 
@@ -136,11 +139,8 @@ class QueryChoices:
         weights, value = mean.astype(float), self.value(mean, mean, deviation)
         for _ in range(rounds):
             p, total = self.chances(weights)
-            pull = total * p
-            slope = self.columns.T @ (self.clicks - pull) - (weights - mean) / deviation**2
-            centre = self.columns - self._sums(p[:, None] * self.columns)[self._place]
-            bend = centre.T @ (pull[:, None] * centre) + np.diag(1 / deviation**2)
-            step = np.linalg.solve(bend, slope)
+            slope = self.columns.T @ (self.clicks - total * p) - (weights - mean) / deviation**2
+            step = np.linalg.solve(self.bend(weights, deviation), slope)
             for _ in range(20):
                 after = self.value(weights + step, mean, deviation)
                 if after >= value:
@@ -150,6 +150,23 @@ class QueryChoices:
                 break
             weights, value = weights + step, after
         return weights
+
+    def bend(self, weights: Array, deviation: Array) -> Array:
+        """How sharply the value bends at some weights, [C, C]: the inverse of their covariance."""
+        p, total = self.chances(weights)
+        centre = self.columns - self._sums(p[:, None] * self.columns)[self._place]
+        found: Array = centre.T @ ((total * p)[:, None] * centre) + np.diag(1 / deviation**2)
+        return found
+
+    def doubted(self, mean: Array, deviation: Array) -> tuple[float, float]:
+        """a and b of columns e and s, with DOUBT standard errors taken off b; never below 0."""
+        weights = self.fit(mean, deviation)
+        error = np.sqrt(np.linalg.inv(self.bend(weights, deviation))[1, 1])
+        b = max(float(weights[1] - DOUBT * error), 0.0)
+        if not b:
+            return 1.0, 0.0
+        a = self.fit(np.array([mean[0], b]), np.array([deviation[0], 1e-6 * b]))[0]
+        return max(float(a), 0.0), b
 
     def value(self, weights: Array, mean: Array, deviation: Array) -> float:
         """Log-likelihood and log prior."""

@@ -181,8 +181,8 @@ def combine(model: Scorer, held: Log, prior: EnginePrior, examination: Examinati
     correction = model.correction(lists).astype(float)
     spread = max(float(within(correction[shows.rows], shows.query)), 1e-9)
     mean, deviation = np.array([1.0, 0.0]), BELIEF / np.array([1.0, spread])
-    scale, weight = np.maximum(shows.choices(engine, correction).fit(mean, deviation), 0.0)
-    return Combination(prior, float(scale) if weight else 1.0, float(weight), middle, clicks)
+    scale, weight = shows.choices(engine, correction).doubted(mean, deviation)
+    return Combination(prior, scale, weight, middle, clicks)
 
 
 def within(values: Array, query: Array) -> float:
