@@ -30,7 +30,7 @@ from unskew.engine_prior import EnginePrior
 from unskew.results import Result
 from unskew.types import Array, Lists
 
-BELIEF = np.array([0.4, 0.4])
+BELIEF = np.array([0.4, 0.8])
 """Standard deviations of the prior of a, and of b in units of 1 / sd(s)."""
 DOUBT = 1.5
 """Standard errors that b is believed to be too high by."""
