@@ -75,14 +75,14 @@ def estimates(batch, imputations, curves):
         "affine": estimate(tallies, assumed, "affine").relevance,
     }
     query, document = (batch.ids(name).to_numpy() for name in ("query_id", "doc_id"))
-    noise = seen.noise(assumed)
+    looks = seen.looks(assumed)
     for name, imputed in imputations(query, document).items():
         robust = estimate(tallies, assumed, "doubly_robust", imputed).relevance
         found |= {f"imputation, {name}": imputed, f"DR, {name}": robust}
         for kind, estimator in (("affine", "affine"), ("DR", "doubly_robust")):
-            pull = learn_pull(lambda imputed=imputed: [(tallies, imputed)], assumed, noise, estimator)
+            pull = learn_pull(lambda imputed=imputed: [(tallies, imputed)], assumed, looks, estimator)
             found[f"{kind} shrunken, {name}"] = shrunken(
-                tallies, assumed, noise, imputed, pull, estimator
+                tallies, assumed, looks, imputed, pull, estimator
             ).relevance
     return found, query, document, tallies.displays
 

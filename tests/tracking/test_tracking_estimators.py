@@ -24,7 +24,7 @@ from unskew_reproductions.experiments.theorems import (
 )
 
 TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])
-WRONG = TrustCurves([0.8, 0.7, 0.3], [0.5, 0.5, 0.25], [0.2, 0.15, 0.05])
+WRONG = TrustCurves([0.8, 0.7, 0.3], [0.5, 0.5, 0.25], [0.2, 0.15, 0.05], [0.7, 0.6, 0.9])
 POSITION = np.array([1, 1, 2, 3, 2, 1, 3, 3])
 
 
@@ -100,7 +100,7 @@ def test_doubly_robust(relevance: float) -> None:
     click, e = drawn(relevance, times, seed=5, noise=0.3)
     made = tallied(POSITION, click, e)
     # slopes that are wrong while ê (ε⁺ - ε⁻) has the right mean and β is right, as Theorem 2 asks
-    steep = TrustCurves(TRUE.theta * 1.4, TRUE.alpha * 1.4, TRUE.beta)
+    steep = TrustCurves(TRUE.theta, TRUE.alpha * 1.4, TRUE.beta, TRUE.trust)
     wrong, right = np.full(times, 0.95), np.full(times, relevance)
 
     def bias(found: Array) -> float:
@@ -224,7 +224,24 @@ def test_curves_by_em() -> None:
     assert found.beta == pytest.approx(TRUE.beta, abs=0.02)
 
 
+def test_a_display_without_examination_counts_as_the_others_of_its_rank() -> None:
+    """ê (ε⁺ - ε⁻) corrects a wrong α also where only some displays have an ê, by their mean m, or by θ."""
+    steep = TrustCurves([0.9, 0.5], [1.2, 0.8], [0.1, 0.0], [0.7, 0.6])
+    made = Tallies(*(np.array([v]) for v in (0, 2, 4.0, 1.0, 3.0, 1.2, 0.9, 0.4)), pairs=1)
+    affine = (1 - 4 * 0.0) / 4 / 0.8
+    by_mean = (4 - (1.2 + 1 * 0.45) * 0.6 / 0.8) / 4
+    found = estimate(made, steep, "doubly_robust", np.array([0.3]), np.array([0.9, 0.45]))
+    assert found.relevance[0] == pytest.approx(affine + 0.3 * by_mean)
+    by_theta = (4 - (1.2 + 1 * 0.5) * 0.6 / 0.8) / 4
+    found = estimate(made, steep, "doubly_robust", np.array([0.3]))
+    assert found.relevance[0] == pytest.approx(affine + 0.3 * by_theta)
+
+
 def test_curves_must_be_sound() -> None:
+    with pytest.raises(DataError, match="same ranks"):
+        TrustCurves([1.0], [1.0], [0.0], [0.5, 0.5])
+    with pytest.raises(DataError, match="positive at every rank"):
+        TrustCurves([1.0], [1.0], [0.0], [0.0])
     with pytest.raises(DataError, match="same ranks"):
         TrustCurves([1.0], [1.0, 0.5], [0.0, 0.0])
     with pytest.raises(DataError, match="positive at every rank"):

@@ -112,6 +112,34 @@ def test_doubly_robust_and_shrunken_are_nearer(folder: Path, log: Log) -> None:
     assert never["relevance"].equals(never["imputation"])
 
 
+@pytest.mark.parametrize("shrink", [True, False])
+def test_one_wrong_input_is_forgiven(folder: Path, log: Log, shrink: bool, tmp_path: Path) -> None:
+    """Right on average where α is wrong and the imputation right, and the other way round; not where both are."""
+    true = json.loads((folder / "curves.json").read_text())
+    trust = (np.array(true["alpha"]) / true["theta"]).tolist()
+    table = {"query_id": queries(log), "doc_id": log.lists.document_ids()}
+    right, wrong = tmp_path / "right.parquet", tmp_path / "wrong.parquet"
+    pq.write_table(pa.table(table | {"relevance": truth(log)}), right)
+    pq.write_table(pa.table(table | {"relevance": 0.9 - 0.5 * truth(log)}), wrong)
+
+    def off(alpha: float, imputation: Path, **more: Any) -> float:
+        """How far relevance is from the truth, averaged over displays."""
+        curves = true | {"alpha": [alpha * each for each in true["alpha"]]} | more
+        (tmp_path / "curves.json").write_text(json.dumps(curves))
+        asked = {"curves": str(tmp_path / "curves.json"), "imputation": imputation, "shrink": shrink}
+        judge(folder / "store", tmp_path / "j.parquet", force=True, threads=1, **asked)
+        judged = pq.read_table(tmp_path / "j.parquet")
+        row = log.lists.offsets[:-1][judged["query_id"].to_numpy()] + judged["doc_id"].to_numpy()
+        missed = judged["relevance"].to_numpy() - truth(log)[row]
+        return float(abs(np.average(missed, weights=judged["displays"].to_numpy())))
+
+    assert off(0.7, right, trust=trust) < 0.01
+    assert off(1.4, right, trust=trust) < 0.01
+    assert off(0.7, right) > 0.03, "without a trust of its own a wrong alpha is not forgiven"
+    assert off(1.0, wrong, trust=trust) < (0.03 if shrink else 0.01)  # rare pairs are pulled to what is imputed
+    assert off(0.7, wrong, trust=trust) > 0.05
+
+
 def test_curves_come_from_the_log_itself(folder: Path) -> None:
     alpha, beta = SCREEN.affine(10)
     told = judge(

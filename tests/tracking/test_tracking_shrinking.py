@@ -22,7 +22,7 @@ from unskew.tracking.shrinkage import (
     shrunken,
     zeta,
 )
-from unskew.tracking.trust import RankSums
+from unskew.tracking.trust import Looks, RankSums
 from unskew.types import Array
 
 TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])
@@ -71,35 +71,36 @@ def world(seed: int, pairs: int = 3000, bias: float = 0.0) -> tuple[Tallies, Arr
     return Tallies(pair, position, one, click, one, e, e * e, click * e, pairs=pairs), truth, imputed
 
 
-def learned(tallies: Tallies, imputed: Array, estimator: str = "doubly_robust") -> tuple[Pull, Array]:
+def learned(tallies: Tallies, imputed: Array, estimator: str = "doubly_robust") -> tuple[Pull, Looks]:
     sums = RankSums(3)
     sums.add(tallies)
-    noise = sums.noise(TRUE)
-    return learn_pull(lambda: [(tallies, imputed)], TRUE, noise, estimator), noise
+    looks = sums.looks(TRUE)
+    return learn_pull(lambda: [(tallies, imputed)], TRUE, looks, estimator), looks
 
 
 def test_by_hand() -> None:
     made = Tallies(*(np.array([v]) for v in (0, 2, 4.0, 1.0, 4.0, 2.0, 1.5, 0.5)), pairs=2)
-    imputed, noise = np.array([0.3, 0.7]), np.array([0.1, 0.2, 0.3])
-    assert zeta(made, TRUE)[0] == pytest.approx(1 - 2 / 4 / 0.6)
+    imputed = np.array([0.3, 0.7])
+    looks = Looks(TRUE.theta, np.array([0.1, 0.2, 0.3]) * TRUE.theta**2)
+    assert zeta(made, TRUE, looks)[0] == pytest.approx(1 - 2 / 4 / 0.6)
     u = 4 * 0.2 / 16
-    assert chance_share(made, noise, 0.01).tolist() == pytest.approx([u / (u + 0.01), 1.0])
+    assert chance_share(made, TRUE, looks, 0.01).tolist() == pytest.approx([u / (u + 0.01), 1.0])
     p = 0.45 * 0.3 + 0.1
     v = 4 * p * (1 - p) / 0.45**2 / 16
     assert imputed_variance(made, TRUE, imputed)[0] == pytest.approx(v)
     y = (1 - 4 * 0.1) / 0.45 / 4 + u / (u + 0.01) * 0.3 * (1 - 2 / 4 / 0.6)
     weight = 0.04 / (0.04 + 0.9 * v)
-    found = shrunken(made, TRUE, noise, imputed, Pull(bias=0.01, scale=0.9, off=0.04))
+    found = shrunken(made, TRUE, looks, imputed, Pull(bias=0.01, scale=0.9, off=0.04))
     assert found.relevance.tolist() == pytest.approx([0.3 + weight * (y - 0.3), 0.7])
     assert found.standard_error.tolist() == pytest.approx([np.sqrt(weight * 0.9 * v), 0.2])
 
 
 def test_what_was_put_in_is_recovered() -> None:
     tallies, _, imputed = world(1, bias=0.1)
-    pull, noise = learned(tallies, imputed)
+    pull, looks = learned(tallies, imputed)
     assert pull.off == pytest.approx(0.04, rel=0.15)
     assert pull.bias == pytest.approx(0.01, rel=0.2)  # Var of mean ê/θ beyond chance: 0.1²
-    share = chance_share(tallies, noise, pull.bias)
+    share = chance_share(tallies, TRUE, looks, pull.bias)
     often = tallies.displays > 100
     assert share[often].max() < 0.4 < 0.9 < share[~often].mean()
     assert pull.scale == pytest.approx(0.85, abs=0.15)
@@ -112,17 +113,17 @@ def test_what_was_never_shown_teaches_nothing() -> None:
     tallies, _, imputed = world(4, pairs=200)
     more = replace(tallies, pairs=tallies.pairs + 3)
     guesses = np.append(imputed, [0.1, 0.5, 0.9])
-    (pull, noise), (other, _) = learned(tallies, imputed), learned(more, guesses)
+    (pull, looks), (other, _) = learned(tallies, imputed), learned(more, guesses)
     assert pull == other
-    found = shrunken(more, TRUE, noise, guesses, pull)
+    found = shrunken(more, TRUE, looks, guesses, pull)
     assert found.relevance[-3:].tolist() == [0.1, 0.5, 0.9]
     assert found.standard_error[-3:] == pytest.approx(np.sqrt(pull.off))
 
 
 def test_it_is_nearer_than_both_where_much_and_little_was_shown() -> None:
     tallies, truth, imputed = world(2, bias=0.1)
-    pull, noise = learned(tallies, imputed)
-    found = shrunken(tallies, TRUE, noise, imputed, pull)
+    pull, looks = learned(tallies, imputed)
+    found = shrunken(tallies, TRUE, looks, imputed, pull)
     affine = estimate(tallies, TRUE, "affine").relevance
     published = estimate(tallies, TRUE, "doubly_robust", imputed).relevance
 
@@ -172,8 +173,8 @@ def test_batches_change_nothing(rows: int, curves: str, tmp_path: Path, monkeypa
             "unskew.tracking.judgments.pair_batches", lambda files, size=size: pair_batches(files, size)
         )
         judging = Judging([file], 3, 0.2, "doubly_robust")
-        assumed, noise = judging.assumed(curves, (0.6, 0.2))
-        tables = list(judging.judged(assumed, noise))
+        assumed, looks = judging.assumed(curves, (0.6, 0.2))
+        tables = list(judging.judged(assumed, looks))
         if size < 100:
             assert len(tables) > 5
             assert max(map(len, tables)) <= size + 3
@@ -197,7 +198,8 @@ def test_batches_of_queries_change_nothing_without_an_imputation(
             "unskew.tracking.judgments.pair_batches", lambda files, by, size=size: pair_batches(files, size, by)
         )
         judging = Judging([file], 3, None, "affine")
-        tables = list(judging.judged(TrustCurves([1, 0.8, 0.6], [0.9, 0.7, 0.5], [0.05, 0.02, 0.01]), np.zeros(3)))
+        curves = TrustCurves([1, 0.8, 0.6], [0.9, 0.7, 0.5], [0.05, 0.02, 0.01])
+        tables = list(judging.judged(curves, Looks(curves.theta, np.zeros(3))))
         assert len(tables) == (2 if size > 1000 else 30)  # the last query is a batch of its own
         found.append(pa.concat_tables(tables))
     whole, parts = found

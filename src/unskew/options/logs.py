@@ -180,7 +180,7 @@ class JudgeArguments(OnEngine):
         known=("ipw", "affine", "doubly_robust"),
     )
     window: str = option("month", "day, week or month.", known=("day", "week", "month"))
-    curves: str = option("shuffled", "shuffled (from random slots), em, or a JSON file with alpha, beta, theta.")
+    curves: str = option("shuffled", "shuffled (random slots), em, or a JSON file: alpha, beta, theta, trust.")
     first: tuple[float, float] = option((1.0, 0.0), _FIRST)
     imputation: Place = option(None, "Parquet or CSV of query_id, doc_id and relevance, by a model.")
     shrink: bool = option(True, "Trust the imputation more where little was seen.", flag="--shrink/--no-shrink")

@@ -5,16 +5,18 @@ L. Zou et al., "Approximated doubly robust search relevance estimation", CIKM 20
 
     IPW      Y = mean c / θ_k
     affine   Y = mean (c - β_k) / α_k
-    DR       Y = Ŷ + mean (c - β_k - ê (ε⁺_k - ε⁻_k) Ŷ) / α_k = ζ Ŷ + affine,    ζ = mean (1 - ê / θ_k)     (Eq. 4)
+    DR       Y = Ŷ + mean (c - β_k - ê τ_k Ŷ) / α_k = ζ Ŷ + affine,    ζ = mean (1 - ê τ_k / α_k)         (Eq. 4)
 
-Ŷ is the imputation, what a model without clicks says. All three are means of one value per display, so they
-follow from the sums that are tracked per position: n, Σ c, Σ ê, Σ ê², Σ c ê.
+τ_k is ε⁺_k - ε⁻_k, and Ŷ the imputation, what a model without clicks says. DR is right on average if either α or Ŷ
+is, as long as β is and the mean of ê τ is the true α (Theorem 2): τ must then come from elsewhere than α / θ. All
+three are means of one value per display, so they follow from the sums that are tracked per position: n, Σ c, Σ ê,
+Σ ê², Σ c ê.
 
-Differences from the paper: without a display DR is Ŷ. A display without an estimate of examination has ê = θ_k,
-which makes its term that of the affine estimator. Estimates leave [0, 1] and are not clipped. Standard errors are
-of the mean and count one display's worth of the model's own variance, so that a result never clicked is not
-certain. With few displays Eq. 4 keeps most of the affine estimator's variance, as only what ê explains goes; what
-`unskew judge` makes of that is in `shrinkage`.
+Differences from the paper: without a display DR is Ŷ. A display without an estimate of examination has the mean ê
+of its rank, or θ_k. Where τ is not given it is α / θ, and DR as right as the affine estimator. Estimates leave
+[0, 1] and are not clipped. Standard errors are of the mean and count one display's worth of the model's own
+variance, so that a result never clicked is not certain. With few displays Eq. 4 keeps most of the affine
+estimator's variance, as only what ê explains goes; what `unskew judge` makes of that is in `shrinkage`.
 
 Legend: R rows (a query, document and position each), P pairs (a query and document each), K ranks.
 """
@@ -41,21 +43,31 @@ class TrustCurves:
     """Slope of the click probability in relevance."""
     beta: Array
     """Click probability of what is not relevant at all."""
+    trust: Array = None  # type: ignore[assignment]  # α / θ unless given, made an array below
+    """τ: how much more often a result that is examined is clicked if it is relevant; α / θ unless given."""
 
     def __post_init__(self) -> None:
-        for name in ("theta", "alpha", "beta"):
+        given = ("theta", "alpha", "beta") if self.trust is None else ("theta", "alpha", "beta", "trust")
+        for name in given:
             object.__setattr__(self, name, np.asarray(getattr(self, name), float))
-        if not len(self.theta) == len(self.alpha) == len(self.beta) > 0:
-            raise DataError("theta, alpha and beta must have a value for each rank, and the same ranks")
-        if not (np.isfinite(self.alpha).all() and (self.alpha > 0).all() and (self.theta > 0).all()):
+        if len({len(getattr(self, name)) for name in given} | {len(self.alpha) or -1}) > 1:
+            raise DataError("theta, alpha, beta and trust must have a value for each rank, and the same ranks")
+        positive = np.array([getattr(self, name) for name in given if name != "beta"])
+        if not (np.isfinite(positive).all() and (positive > 0).all()):
             raise DataError(
-                "alpha and theta must be positive at every rank", hint="leave out ranks without clicks"
+                "alpha, theta and trust must be positive at every rank", hint="leave out ranks without clicks"
             )
+        if self.trust is None:
+            object.__setattr__(self, "trust", self.alpha / self.theta)
 
     def at(self, position: Array) -> tuple[Array, Array, Array]:
         """θ, α and β at these ranks."""
-        index = np.minimum(np.asarray(position, int), len(self.theta)) - 1
+        index = self.index(position)
         return self.theta[index], self.alpha[index], self.beta[index]
+
+    def index(self, position: Array) -> Array:
+        """Where the values of these ranks stand."""
+        return np.asarray(np.minimum(np.asarray(position, int), len(self.theta)) - 1)
 
 
 @dataclass(frozen=True)
@@ -114,27 +126,47 @@ def weights_of(estimator: str, tallies: Tallies, curves: TrustCurves) -> tuple[A
     return (1 / theta, np.zeros_like(theta)) if estimator == "ipw" else (1 / alpha, beta / alpha)
 
 
-def terms(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None = None) -> Terms:
-    """Mean and spread of x = w c - o over the displays of each pair, of x + Ŷ (1 - ê/θ) with an imputation."""
+def terms(
+    tallies: Tallies,
+    curves: TrustCurves,
+    estimator: str,
+    imputation: Array | None = None,
+    usual: Array | None = None,
+    share: Array | None = None,
+) -> Terms:
+    """Mean and spread of x = w c - o over the displays of each pair, of x + Ŷ (1 - ê τ/α) with an imputation.
+
+    `usual` is m, the mean ê of every rank [K], θ unless given; of what ê differs from it a `share` counts [P].
+    """
     weight, offset = weights_of(estimator, tallies, curves)
     n, c, d = tallies.n, tallies.c, np.maximum(tallies.displays, 1)
     first = weight * c - n * offset
     second = weight**2 * c - 2 * weight * offset * c + n * offset**2  # Σ (w c - o)², as c² = c
     if imputation is not None:
-        theta, _, _ = curves.at(tallies.position)
-        guess, missing = imputation[tallies.pair], n - tallies.estimated
-        # Σ f and Σ f² of f = 1 - ê/θ, and Σ (w c - o) f; f = 0 where there is no ê
-        f = tallies.estimated - tallies.e / theta
-        ff = tallies.estimated - 2 * tallies.e / theta + tallies.ee / theta**2
-        share = np.divide(tallies.estimated, n, out=np.zeros_like(n), where=n > 0)
-        clicks = np.where(missing > 0, share * c, c)  # clicks of displays with an ê; exact where all have one
-        cross = weight * (clicks - tallies.ce / theta) - offset * f
+        index, guess = curves.index(tallies.position), imputation[tallies.pair]
+        m = (curves.theta if usual is None else usual)[index]
+        slope = curves.trust[index] / curves.alpha[index]
+        level, scale = 1 - m * slope, slope if share is None else slope * share[tallies.pair]
+        # Σ f, Σ f² and Σ (w c - o) f of f = level + scale (m - ê), which is level where there is no ê
+        known = tallies.estimated
+        less, square = known * m - tallies.e, known * m**2 - 2 * m * tallies.e + tallies.ee
+        part = np.divide(known, n, out=np.zeros_like(n), where=n > 0)
+        clicks = np.where(n > known, part * c, c)  # clicks of displays with an ê; exact where all have one
+        f = n * level + scale * less
+        ff = n * level**2 + 2 * level * scale * less + scale**2 * square
+        cross = weight * (c * level + scale * (clicks * m - tallies.ce)) - offset * f
         first, second = first + guess * f, second + 2 * guess * cross + guess**2 * ff
     mean = tallies.per_pair(first) / d
     return Terms(mean, np.maximum(tallies.per_pair(second) - d * mean**2, 0.0))
 
 
-def estimate(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None = None) -> Estimate:
+def estimate(
+    tallies: Tallies,
+    curves: TrustCurves,
+    estimator: str,
+    imputation: Array | None = None,
+    usual: Array | None = None,
+) -> Estimate:
     """What ipw, affine or doubly_robust says of every pair; the last takes the imputation, [P].
 
     Without a display doubly robust is the imputation, and the others are unknown.
@@ -144,7 +176,7 @@ def estimate(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: 
     0.5
     """
     guess = imputation if estimator == "doubly_robust" else None
-    mean, within = terms(tallies, curves, estimator, guess)
+    mean, within = terms(tallies, curves, estimator, guess, usual)
     weight, _ = weights_of(estimator, tallies, curves)
     _, alpha, beta = curves.at(tallies.position)
     d, shown = np.maximum(tallies.displays, 1), tallies.displays > 0

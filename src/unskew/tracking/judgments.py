@@ -41,7 +41,7 @@ from unskew.tracking.delivery import MILLI
 from unskew.tracking.estimators import Estimate, OrderShown, Tallies, TrustCurves, estimate
 from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import TrackingStore, open_tracking
-from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
+from unskew.tracking.trust import ClicksByRelevance, Looks, RandomSlots, RankSums, read_curves
 from unskew.tracking.windows import read_window
 from unskew.types import Array
 
@@ -90,9 +90,9 @@ def judge(
 
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
-    JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation, or what the
-    order shown says, by how little was seen, see `shrinkage`. `columns` says theirs for the columns of the
-    imputation. `connection` says how the engine is reached.
+    JSON file with alpha, beta, theta and trust (eps+ - eps-; alpha / theta if left out). With `shrink` an estimate
+    is pulled towards the imputation, or what the order shown says, by how little was seen, see `shrinkage`.
+    `columns` says theirs for the columns of the imputation. `connection` says how the engine is reached.
     """
     out = Path(out)
     chosen = known("estimator", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
@@ -104,10 +104,10 @@ def judge(
         given = None if imputation is None else Path(imputation)
         files, ranks, fill = prepared(running, open_tracking(store), window, given, Names.of(columns))
         judging = Judging(files, ranks, fill, chosen, shrink)
-        assumed, noise = judging.assumed(curves, (first[0], first[1]))
+        assumed, looks = judging.assumed(curves, (first[0], first[1]))
         out.parent.mkdir(parents=True, exist_ok=True)
         with complete_file(out) as ready:
-            pairs, never = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
+            pairs, never = write_judgments(judging.judged(assumed, looks), ready, out.suffix)
     curve = (each.round(4) for each in (assumed.theta, assumed.alpha, assumed.beta))
     return Judgments(str(out), chosen, pairs, never, *curve)
 
@@ -203,8 +203,8 @@ class Judging:
         worth = whole.worth(order.of(*whole.told))
         return lambda batch, tallies: batch.shown(tallies, curves, self.estimator).estimate(order, worth)
 
-    def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
-        """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
+    def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Looks]:
+        """The curves of the window, from random slots, by EM with the imputation, or a file; and ê by rank."""
         if curves == "em" and self.fill is None:
             raise needs_imputation("curves", curves)
         seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
@@ -219,9 +219,9 @@ class Judging:
             found = slots.curves(first, theta)
         else:
             found = graded.curves(theta) if curves == "em" else read_curves(Path(curves), theta)
-        return found, seen.noise(found)
+        return found, seen.looks(found)
 
-    def judged(self, curves: TrustCurves, noise: Array) -> Iterator[pa.Table]:
+    def judged(self, curves: TrustCurves, looks: Looks) -> Iterator[pa.Table]:
         """The judgments, batch after batch."""
         by_order = self.by_order(curves) if self.shrink and self.fill is None else None
         pull = None
@@ -229,16 +229,16 @@ class Judging:
             pull = learn_pull(
                 lambda: ((tallies, guess) for _, tallies, guess in self.parts() if guess is not None),
                 curves,
-                noise,
+                looks,
                 self.estimator,
             )
         for batch, tallies, guess in self.parts():
             if by_order is not None:
                 found = by_order(batch, tallies)
             elif pull is not None and guess is not None:
-                found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
+                found = shrunken(tallies, curves, looks, guess, pull, self.estimator)
             else:
-                found = estimate(tallies, curves, self.estimator, guess)
+                found = estimate(tallies, curves, self.estimator, guess, looks.mean)
             made = {
                 "query_id": batch.ids("query_id"),
                 "doc_id": batch.ids("doc_id"),

@@ -11,11 +11,13 @@ v knows nothing of the clicks of its pair, so that a weight made of it does not 
 noisy Ŷ gives too large a p (1 - p), and puts in what ê explains. The equation for τ² is that of R. Paule and J.
 Mandel, "Consensus values and weighting factors", 1982.
 
-The doubly robust estimate is Y = λ ζ Ŷ + affine, where Eq. 4 has λ = 1. It takes ζ = mean (1 - ê/θ_k) for chance,
-but ê depends on the results around, and for a pair that was shown often ζ is mostly that: a bias, while there is
-hardly any chance left to explain. With u the variance of ζ by chance, and σ² beyond it, as τ² is found,
+The doubly robust estimate is Y = mean (1 - m_k t_k) Ŷ + λ ζ Ŷ + affine, with m_k the mean ê of a rank, t_k its
+(ε⁺ - ε⁻) / α and ζ = mean (m_k - ê) t_k; Eq. 4 has λ = 1. The first part is 0 unless α is wrong. The second takes
+ζ for chance, but ê depends on the results around, and for a pair that was shown often ζ is mostly that: a bias,
+while there is hardly any chance left to explain. With u the variance of ζ by chance, and σ² beyond it, as τ² is
+found,
 
-    λ = u / (u + σ²)      u = Σ Var(ê/θ_k) / D²
+    λ = u / (u + σ²)      u = Σ Var(ê) t_k² / D²
 
 All that is learned of a window are sums, so that it may be larger than memory.
 
@@ -28,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unskew.tracking.estimators import Estimate, Tallies, Terms, TrustCurves, terms
+from unskew.tracking.trust import Looks
 from unskew.types import Array
 
 STEP = 0.02
@@ -93,39 +96,44 @@ def _by_square(tallies: Tallies, values: Array, otherwise: float) -> Array:
     return found
 
 
-def zeta(tallies: Tallies, curves: TrustCurves) -> Array:
-    """Mean 1 - ê/θ_k over displays, [P]; a display without an ê counts 0."""
-    theta, _, _ = curves.at(tallies.position)
-    found: Array = tallies.per_pair(tallies.estimated - tallies.e / theta) / np.maximum(tallies.displays, 1)
+def zeta(tallies: Tallies, curves: TrustCurves, looks: Looks) -> Array:
+    """Mean (m - ê) t over displays, [P]; a display without an ê counts 0."""
+    index = curves.index(tallies.position)
+    less = (tallies.estimated * looks.mean[index] - tallies.e) * _steepness(curves)[index]
+    found: Array = tallies.per_pair(less) / np.maximum(tallies.displays, 1)
     return found
 
 
-def zeta_variance(tallies: Tallies, noise: Array) -> Array:
-    """u: variance of ζ by chance, [P], where `noise` is Var(ê/θ) of every rank, [K]."""
-    rank = np.minimum(tallies.position, len(noise)) - 1
-    return _by_square(tallies, tallies.estimated * noise[rank], 0.0)
+def _steepness(curves: TrustCurves) -> Array:
+    return np.asarray(curves.trust / curves.alpha)
 
 
-def chance_share(tallies: Tallies, noise: Array, bias: float) -> Array:
+def zeta_variance(tallies: Tallies, curves: TrustCurves, looks: Looks) -> Array:
+    """u: variance of ζ by chance, [P]."""
+    noise = looks.variance * _steepness(curves) ** 2
+    return _by_square(tallies, tallies.estimated * noise[curves.index(tallies.position)], 0.0)
+
+
+def chance_share(tallies: Tallies, curves: TrustCurves, looks: Looks, bias: float) -> Array:
     """λ, [P]; 1 where there is nothing to tell by."""
-    u = zeta_variance(tallies, noise)
+    u = zeta_variance(tallies, curves, looks)
     found: Array = np.divide(u, u + bias, out=np.ones_like(u), where=u > 0)
     return found
 
 
 def learn_pull(
-    parts: Callable[[], Iterable[Part]], curves: TrustCurves, noise: Array, estimator: str = "doubly_robust"
+    parts: Callable[[], Iterable[Part]], curves: TrustCurves, looks: Looks, estimator: str = "doubly_robust"
 ) -> Pull:
     """Learn the pull from all parts of a window, which is read twice."""
     by_chance, bias = Spread(), 0.0
     if estimator == "doubly_robust":
         for tallies, _ in parts():
-            u = zeta_variance(tallies, noise)
-            by_chance.add(zeta(tallies, curves)[u > 0] ** 2, u[u > 0])
+            u = zeta_variance(tallies, curves, looks)
+            by_chance.add(zeta(tallies, curves, looks)[u > 0] ** 2, u[u > 0])
         bias = by_chance.excess()
     spread, seen, expected = Spread(), 0.0, 0.0
     for tallies, imputation in parts():
-        found = _terms(tallies, curves, noise, imputation, bias, estimator)
+        found = _terms(tallies, curves, looks, imputation, bias, estimator)
         shown = tallies.displays > 0
         v, d = imputed_variance(tallies, curves, imputation)[shown], tallies.displays[shown]
         spread.add((found.mean - imputation)[shown] ** 2, v)
@@ -136,24 +144,24 @@ def learn_pull(
 
 
 def _terms(
-    tallies: Tallies, curves: TrustCurves, noise: Array, imputation: Array, bias: float, estimator: str
+    tallies: Tallies, curves: TrustCurves, looks: Looks, imputation: Array, bias: float, estimator: str
 ) -> Terms:
-    """What the estimate before shrinking is the mean of; a doubly robust one has λ Ŷ for Ŷ."""
-    robust = estimator == "doubly_robust"
-    guess = chance_share(tallies, noise, bias) * imputation if robust else None
-    return terms(tallies, curves, estimator, guess)
+    """What the estimate before shrinking is the mean of."""
+    if estimator != "doubly_robust":
+        return terms(tallies, curves, estimator)
+    return terms(tallies, curves, estimator, imputation, looks.mean, chance_share(tallies, curves, looks, bias))
 
 
 def shrunken(
     tallies: Tallies,
     curves: TrustCurves,
-    noise: Array,
+    looks: Looks,
     imputation: Array,
     pull: Pull,
     estimator: str = "doubly_robust",
 ) -> Estimate:
     """Y* of every pair, and the square root of what is left of its variance, w v; Ŷ and τ without displays."""
-    y = _terms(tallies, curves, noise, imputation, pull.bias, estimator).mean
+    y = _terms(tallies, curves, looks, imputation, pull.bias, estimator).mean
     shown = tallies.displays > 0
     v = np.where(shown, pull.scale * imputed_variance(tallies, curves, imputation), 1.0)
     weight = np.where(shown, pull.off / np.maximum(pull.off + v, 1e-300), 0.0)

@@ -9,12 +9,17 @@
                z⁻ = β are the click probabilities of what is and what is not relevant, found by EM with the
                relevance that a model states. A relevance free for every query and document would not do: any
                wider z fits as well. Where the model is noisy α comes out too small.
-    θ          mean ê of the rank, so that E[ê (ε⁺ - ε⁻)] = α, which Theorem 2 asks for; α where there is no ê.
+    θ          mean ê of the rank; α where there is no ê.
+    τ          ε⁺ - ε⁻, from a file; else α / θ, so that E[ê τ] is α, right or wrong. Theorem 2 forgives a wrong α
+               where E[ê τ] is the true one all the same.
 
 Legend: R rows (a query, document and position each), P pairs, K ranks.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +35,13 @@ ROUNDS = 200
 """Steps of EM, and of alternating least squares."""
 LEAST = 0.02
 """Slope of a rank, relative to the steepest, below which random slots are too few to tell it from 0."""
+
+
+class Looks(NamedTuple):
+    """What ê is at every rank, [K] each."""
+
+    mean: Array
+    variance: Array
 
 
 class RankSums:
@@ -50,12 +62,12 @@ class RankSums:
         """Mean ê of every rank, [K]; None where a rank has none."""
         return None if not (self.known > 0).all() else np.maximum(self.e / self.known, 1e-3)
 
-    def noise(self, curves: TrustCurves) -> Array:
-        """Var(ê/θ) of every rank, [K]; 0 where there is no ê."""
-        known = np.maximum(self.known, 1)
-        theta, _, _ = curves.at(np.arange(1, len(known) + 1))
-        found: Array = np.maximum(self.ee / known - (self.e / known) ** 2, 0.0) / theta**2
-        return found
+    def looks(self, curves: TrustCurves) -> Looks:
+        """Mean and variance of ê, for every rank of the curves; θ and 0 where there is no ê."""
+        known, index = np.maximum(self.known, 1), np.arange(len(curves.theta)).clip(max=len(self.known) - 1)
+        mean = np.where(self.known > 0, self.e / known, 0.0)
+        variance = np.maximum(self.ee / known - mean**2, 0.0)
+        return Looks(np.where(self.known[index] > 0, mean[index], curves.theta), variance[index])
 
 
 class RandomSlots:
@@ -151,11 +163,12 @@ def _rank_one(matrix: Array, weight: Array) -> Array:
 
 
 def read_curves(path: Path, theta: Array | None = None) -> TrustCurves:
-    """Curves from a JSON file with lists `alpha`, `beta` and, where wanted, `theta`."""
+    """Curves from a JSON file with lists `alpha`, `beta` and, where wanted, `theta` and `trust`."""
     content = read_json(path)
     try:
         alpha, beta = (np.asarray(content[name], float) for name in ("alpha", "beta"))
         given = np.asarray(content["theta"], float) if "theta" in content else theta
+        trust = np.asarray(content["trust"], float) if "trust" in content else None
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"no curves ({error})", path=path, hint='write {"alpha": [..], "beta": [..]}') from error
-    return TrustCurves(alpha if given is None else given, alpha, beta)
+    return TrustCurves(alpha if given is None else given, alpha, beta, trust)  # type: ignore[arg-type]

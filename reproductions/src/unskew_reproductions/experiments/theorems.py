@@ -51,8 +51,8 @@ def doubly_robust_bias(
 ) -> float:
     """Theorem 2, the bias of the doubly robust estimator given ê of every display."""
     _, alpha, beta = true.at(position)
-    theta, alpha_hat, beta_hat = assumed.at(position)
-    tilde = examination * alpha_hat / theta  # ê (ε⁺ - ε⁻)
+    _, alpha_hat, beta_hat = assumed.at(position)
+    tilde = examination * assumed.trust[assumed.index(position)]  # ê (ε⁺ - ε⁻)
     terms = (alpha - alpha_hat) * relevance + beta - beta_hat - (tilde - alpha_hat) * imputation
     return float(np.mean(terms / alpha_hat))
 
@@ -61,8 +61,8 @@ def doubly_robust_variance(
     imputation: float, position: Array, click: Array, examination: Array, assumed: TrustCurves
 ) -> float:
     """Theorem 2, the variance of one display's term around the doubly robust estimate."""
-    theta, alpha, beta = assumed.at(position)
-    tilde = examination * alpha / theta
+    _, alpha, beta = assumed.at(position)
+    tilde = examination * assumed.trust[assumed.index(position)]
     estimate = imputation + float(np.mean((click - beta - tilde * imputation) / alpha))
     rest = alpha * estimate + (2 * tilde - alpha) * imputation + 2 * beta - 2 * click
     delta = (estimate - imputation) * rest / alpha
