@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import unskew
 from tests.helpers.uncleaned import open_tables
+from unskew.diagnosis.evidence import evidence as counted
 from unskew.diagnosis.evidence import likelihood
-from unskew.diagnosis.evidence.evidence import Evidence, evidence
+from unskew.diagnosis.evidence.evidence import Evidence, chosen_curve, evidence
 from unskew.diagnosis.evidence.sums import shuffled_sums, swap_sums
 from unskew.tables.engine.engine import Engine
 
@@ -242,3 +245,20 @@ def test_everything_goes_into_json(found: Evidence) -> None:
     assert len(told["coverage"]["documents"]) == 6
     assert told["curves"]["swaps"]["lower"][0] == told["curves"]["swaps"]["upper"][0] == 1.0
     assert told["contexts"][0]["one_curve"] is True
+
+
+def test_a_log_that_is_learned_from_again_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = unskew.make_lists(queries=20, features=4, documents=6, seed=0)
+    log = unskew.simulate(lists, pages=2000, randomized=0.5, seed=0)
+    monkeypatch.setattr(counted, "_KEPT", {})
+    curve, _ = chosen_curve(log)
+    assert curve is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(counted, "open_tables", None)  # nothing is counted from here on
+        assert chosen_curve(replace(log, row=log.row.copy()))[0] == curve
+    fewer = np.where((log.position == 2) & (np.arange(len(log.row)) % 2 == 0), 0, log.click).astype(np.uint8)
+    less, _ = chosen_curve(replace(log, click=fewer))
+    assert less is not None
+    assert less.values[1] < 0.7 * curve.values[1]
+    unmarked = chosen_curve(replace(log, randomized=np.zeros(len(log.row), bool)))[0]
+    assert (curve.source, unmarked and unmarked.source) == ("shuffled", "swaps")

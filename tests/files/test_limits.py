@@ -20,7 +20,7 @@ from limits import CASES
 HERE = Path(__file__).resolve().parents[1]
 MEMORY = 500
 """MB that refusing a file may take, Python and libraries included."""
-SECONDS = 60
+SECONDS = 30
 """Of one processor."""
 MEASURED = """
 import sys
@@ -84,7 +84,7 @@ def test_hostile_files_end_within_limits(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_memory_of_an_engine_bounds_the_process(tmp_path: Path) -> None:
     """`--memory` and some 300 MB for Python and its libraries; without the flag the same takes more."""
-    rng, pages = np.random.default_rng(0), 400_000
+    rng, pages = np.random.default_rng(0), 200_000
     query = np.repeat(rng.integers(0, 50_000, pages), 10)
     columns = {
         "page_id": np.repeat(np.arange(pages), 10),
@@ -95,8 +95,8 @@ def test_the_memory_of_an_engine_bounds_the_process(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), tmp_path / "log.parquet")
     counts = ("counts", tmp_path / "log.parquet", "--threads", "1", "--out")
-    assert peak(*counts, tmp_path / "free") > 650
-    assert peak(*counts, tmp_path / "bound", "--memory", "200MB") < 200 + 300
+    assert peak(*counts, tmp_path / "free") > 450
+    assert peak(*counts, tmp_path / "bound", "--memory", "100MB") < 100 + 300
     free, bound = (_slots(tmp_path / name / "slots") for name in ("free", "bound"))
     assert len(free) > pages
     assert free.equals(bound)
@@ -108,11 +108,11 @@ def _slots(folder: Path) -> pa.Table:
 
 
 @pytest.mark.slow
-def test_memory_of_shards_bounds_the_process(tmp_path: Path) -> None:
+def test_memory_of_shards_bounds_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`data.memory` counts the shards; Python, torch and blocks on their way take up to 1 GB more."""
-    rng, queries, documents, width = np.random.default_rng(0), 20_000, 20, 100
+    rng, queries, documents, width = np.random.default_rng(0), 10_000, 20, 100
     rows = queries * documents
-    features = {f"f{at}": rng.random(rows, dtype=np.float32) for at in range(width)}  # 160 MB
+    features = {f"f{at}": rng.random(rows, dtype=np.float32) for at in range(width)}  # 80 MB
     ids = {"query_id": np.repeat(np.arange(queries), documents), "doc_id": np.arange(rows)}
     pq.write_table(pa.table(ids | features), tmp_path / "features.parquet", row_group_size=20_000)
     shown = np.arange(rows).reshape(queries, documents)[:, :10].ravel()
@@ -126,12 +126,12 @@ def test_memory_of_shards_bounds_the_process(tmp_path: Path) -> None:
     pq.write_table(pa.table(log), tmp_path / "log.parquet")
     run = (
         'out = "{out}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\nmemory = "{memory}"\n'
-        '[method]\nname = "naive"\n[ranker]\nname = "linear"\n[training]\nsteps = 40\n'
+        '[method]\nname = "naive"\n[ranker]\nname = "linear"\n[training]\nsteps = 10\n'
     )
     peaks = {}
-    for out, memory in (("small", "40MB"), ("large", "4GB")):
+    for out, memory in (("small", "20MB"), ("large", "4GB")):
         (tmp_path / f"{out}.toml").write_text(run.format(out=out, memory=memory))
-        os.environ["UNSKEW_CACHE"] = str(tmp_path / f"cache-{out}")
+        monkeypatch.setenv("UNSKEW_CACHE", str(tmp_path / f"cache-{out}"))
         peaks[out] = peak("learn", tmp_path / f"{out}.toml", "--quiet")
-    assert peaks["small"] < 40 + 1000
-    assert peaks["large"] > peaks["small"]
+    assert peaks["small"] < 20 + 1000
+    assert peaks["large"] > peaks["small"] + 30

@@ -5,7 +5,7 @@ Legend: S pages, N impressions.
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,15 @@ def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
         # a missing number is NaN in memory and null in a file
         extra = {name: pa.array(column[part], from_pandas=True) for name, column in others.items()}
         yield pa.table(columns | extra)
+
+
+def hash_arrays(digest: Any, arrays: Iterable[Array]) -> None:
+    """Add arrays to a digest of `hashlib`: their shapes, types and values."""
+    for each in arrays:
+        array = each.astype(str) if each.dtype.kind == "O" else each
+        digest.update(f"{array.shape}{array.dtype.str}".encode())
+        plain = array.view(np.int64) if array.dtype.kind in "mM" else array  # times have no buffer
+        digest.update(np.ascontiguousarray(plain).data)
 
 
 def pick(ids: Any, rows: Array) -> Any:

@@ -15,8 +15,9 @@ steep, and then estimators differ.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
@@ -28,11 +29,12 @@ from unskew.diagnosis.evidence import likelihood as by
 from unskew.diagnosis.evidence.likelihood import ENOUGH, WIDEST
 from unskew.diagnosis.evidence.links import RankGraph, rank_graph
 from unskew.diagnosis.evidence.sums import Coverage, SwapSums, shuffled_sums, swap_sums
-from unskew.diagnosis.evidence.tables import ONE_RANK, LogTables
+from unskew.diagnosis.evidence.tables import ONE_RANK, LogTables, open_tables
 from unskew.errors import DataError
 from unskew.examination import Examination
+from unskew.logs.log import hash_arrays
 from unskew.results import Result
-from unskew.types import Array
+from unskew.types import Array, Log
 
 UNSHOWN = "no page shows it"
 UNSHUFFLED = "it has no randomized pages"
@@ -129,10 +131,11 @@ def evidence(tables: LogTables) -> Evidence:
     )
 
 
-def chosen_curve(tables: LogTables, source: str | None = None) -> tuple[Examination | None, str | None]:
+def chosen_curve(tables: LogTables | Log, source: str | None = None) -> tuple[Examination | None, str | None]:
     """The curve to use, or why there is none, without the rest; of one source where that is asked."""
-    asked = {each: fitted(tables, each) for each in ((source,) if source else MEASURED)}
-    fits = {name: each for name, each in asked.items() if each is not None}
+    asked = (source,) if source else MEASURED
+    found = fits_of(tables, asked) if isinstance(tables, Log) else {each: fitted(tables, each) for each in asked}
+    fits = {name: each for name, each in found.items() if each is not None}
     if not fits:
         return None, UNSHUFFLED
     chosen, reason = _chosen(fits)
@@ -147,9 +150,9 @@ def measured(tables: LogTables, source: str | None = None) -> Examination:
     return curve.usable()
 
 
-def best_guess(tables: LogTables, source: str) -> Examination:
+def best_guess(log: Log, source: str) -> Examination:
     """Examination of all ranks that hang together, for methods, which need numbers; with a warning if unsure."""
-    found = fitted(tables, source)
+    found = fits_of(log, (source,))[source]
     if found is None or found.clicks[0] == 0 or not found.clicks[1:].any() or np.isnan(found.best[1:2]).any():
         raise untold(UNSHUFFLED if found is None else found.curve.why or ONE_RANK)
     best = found.hanging
@@ -179,6 +182,12 @@ def _chosen(fits: Mapping[str, CurveFit]) -> tuple[str | None, str | None]:
 
 
 # ---- one curve ----
+
+
+LOGS_KEPT = 8
+"""Logs in memory whose curves are kept, the last ones."""
+_KEPT: dict[bytes, dict[str, CurveFit | None]] = {}
+"""By what a log shows, and what was clicked in it."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +233,23 @@ def fitted(tables: LogTables, source: str) -> CurveFit | None:
         return None if sums is None else fit(sums, source)
 
     return tables.once(source, make)
+
+
+def fits_of(log: Log, sources: Sequence[str]) -> dict[str, CurveFit | None]:
+    """Curves by source of a log in memory; those of the last logs are kept, as one is often learned from again."""
+    digest = hashlib.blake2b(digest_size=16)
+    others = [] if log.randomized is None else [log.randomized]
+    others += [log.columns["page_id"]] if "page_id" in log.columns else []
+    ids = [np.asarray(log.lists.query_ids), np.asarray(log.lists.document_ids())]
+    hash_arrays(digest, [*ids, log.query, log.offsets, log.row, log.position, log.click > 0, *others])
+    known = _KEPT.pop(digest.digest(), {})
+    if missing := [source for source in sources if source not in known]:
+        with open_tables(log, threads=1) as tables:
+            known |= {source: fitted(tables, source) for source in missing}
+    _KEPT[digest.digest()] = known
+    if len(_KEPT) > LOGS_KEPT:
+        _KEPT.pop(next(iter(_KEPT)), None)
+    return {source: known[source] for source in sources}
 
 
 def fit(sums: SwapSums, source: str, kept: Array | None = None) -> CurveFit:

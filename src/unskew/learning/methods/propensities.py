@@ -34,11 +34,9 @@ def randomized_propensity(log: Log) -> Examination:
 
 def diagnosed(log: Log, source: str) -> Examination:
     """Examination by rank of a log, as good as it can be told, as far down as ranks hang together."""
-    from unskew.diagnosis.evidence.evidence import best_guess  # these take long to import
-    from unskew.diagnosis.evidence.tables import open_tables
+    from unskew.diagnosis.evidence.evidence import best_guess  # this takes long to import
 
-    with open_tables(log, threads=1) as tables:
-        return best_guess(tables, source)
+    return best_guess(log, source)
 
 
 def oracle_propensity(log: Log) -> Examination:

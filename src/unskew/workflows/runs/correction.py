@@ -28,7 +28,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 from unskew.diagnosis.evidence.evidence import chosen_curve
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.engine_prior import EnginePrior, factors, levels, strength
 from unskew.examination import Examination
 from unskew.learning.scoring.combination import BELIEF, Combination, KnownPairs, QueryChoices
@@ -162,8 +161,7 @@ def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examinat
 
 def examination_of(log: Log) -> tuple[Examination | None, str | None]:
     """Examination of all ranks as the log tells it, or why it does not."""
-    with open_tables(log, threads=1) as tables:
-        curve, reason = chosen_curve(tables)
+    curve, reason = chosen_curve(log)
     return (None, reason) if curve is None else (curve.usable().reaching(int(log.position.max())), None)
 
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
-
 from unskew.errors import DataError, Option, RunError
 from unskew.files import (
     Ours,
@@ -29,6 +27,7 @@ from unskew.files import (
 )
 from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.scorer import MODEL
+from unskew.logs.log import hash_arrays
 from unskew.types import Lists, Log
 
 MARKER = "run.json"
@@ -58,11 +57,8 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
             arrays += [] if part.randomized is None else [part.randomized]
             for name, column in sorted(part.columns.items()):
                 digest.update(name.encode())
-                arrays.append(column.astype(str) if column.dtype.kind == "O" else column)
-        for array in arrays:
-            digest.update(f"{array.shape}{array.dtype.str}".encode())
-            plain = array.view(np.int64) if array.dtype.kind in "mM" else array  # times have no buffer
-            digest.update(np.ascontiguousarray(plain).data)
+                arrays.append(column)
+        hash_arrays(digest, arrays)
     return digest.hexdigest()
 
 
