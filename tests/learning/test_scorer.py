@@ -48,24 +48,29 @@ def test_trees_score_alike_without_torch(method: MethodConfig, log: Log, lists: 
     expected = run.score(lists)
     shift = expected - light.score(lists)  # a constant added to every score changes no ranking
     assert np.ptp(shift) == pytest.approx(0, abs=1e-5)
+
+
+def test_models_are_loaded_without_training_code_and_trees_without_torch(
+    log: Log, lists: Lists, tmp_path: Path
+) -> None:
+    methods = {"table": DLA(), "vectors": EDot(dimension=3)}
+    for name, method in methods.items():
+        unskew.learn(log, method, ranker=SMALL, threads=1).save(tmp_path / name)
+    unskew.learn(log, "vectorization", ranker=MLP(sizes=(4,)), steps=3, threads=1).save(tmp_path / "network")
     np.save(tmp_path / "features.npy", lists.features)
     code = (
         "import sys, numpy as np; from unskew.learning.scoring.scorer import load_scorer\n"
-        "scores = load_scorer(sys.argv[1]).score(np.load(sys.argv[2]))\n"
-        "assert 'torch' not in sys.modules, 'torch was imported'; print(scores.argmax())"
+        "features, best = np.load(sys.argv[1]), [load_scorer(path).score for path in sys.argv[2:4]]\n"
+        "best = [int(score(features).argmax()) for score in best]\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'\n"
+        "load_scorer(sys.argv[4])\n"
+        "heavy = ('unskew.learning.fitting', 'unskew.workflows')\n"
+        "print([*best, *(name for name in sys.modules if name.startswith(heavy))])"
     )
-    done = python(code, tmp_path / "model", tmp_path / "features.npy")
+    done = python(code, tmp_path / "features.npy", *(tmp_path / name for name in (*methods, "network")))
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == int(light.score(lists.features).argmax())
-
-
-def test_a_model_is_loaded_without_training_code(log: Log, tmp_path: Path) -> None:
-    unskew.learn(log, "vectorization", ranker=MLP(sizes=(4,)), steps=3, threads=1).save(tmp_path / "model")
-    code = (
-        "import sys; from unskew.learning.scoring.scorer import load_scorer; load_scorer(sys.argv[1])\n"
-        "print([name for name in sys.modules if name.startswith(('unskew.learning.fitting', 'unskew.workflows'))])"
-    )
-    assert python(code, tmp_path / "model").stdout.strip() == "[]"
+    best = [int(load_scorer(tmp_path / name).score(lists.features).argmax()) for name in methods]
+    assert done.stdout.strip() == str(best)
 
 
 @pytest.mark.parametrize("name", METHODS)

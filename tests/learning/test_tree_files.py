@@ -168,8 +168,8 @@ print(*counts)
 """
 
 
-@pytest.mark.parametrize("tries", [150, pytest.param(3000, marks=pytest.mark.slow)])
-def test_what_passes_the_check_does_not_end_the_process(tmp_path: Path, tries: int) -> None:
+def test_what_passes_the_check_does_not_end_the_process(tmp_path: Path) -> None:
+    tries = 400
     for package, text in TEXTS.items():
         (tmp_path / package).write_text(text())
     command = [sys.executable, "-c", FUZZ, str(tmp_path), str(tries)]

@@ -182,16 +182,16 @@ def test_folders_without_data(tmp_path: Path) -> None:
 
 
 def test_duckdb_keeps_to_its_limits_and_cleans_up(tmp_path: Path) -> None:
-    with connect(threads=1, memory="200MB", scratch=tmp_path / "scratch") as engine:
+    with connect(threads=1, memory="100MB", scratch=tmp_path / "scratch") as engine:
         assert engine.con.settings["threads"] == "1"
-        assert engine.con.settings["memory_limit"] == "200.0 MiB"
+        assert engine.con.settings["memory_limit"] == "100.0 MiB"
         assert engine.scratch.parent == tmp_path / "scratch"
-        engine.con.raw_sql("create view many as select hash(range) as a, repeat('x', 20) as b from range(8000000)")
+        engine.con.raw_sql("create view many as select hash(range) as a, repeat('x', 20) as b from range(4000000)")
         with quiet():
             many = engine.con.table("many")
         kept = engine.keep(many.order_by("a"))
         assert any(engine.scratch.rglob("*")), "nothing was spilled"
-        assert engine.to_arrow(kept.agg(n=kept.count()))["n"].to_pylist() == [8000000]
+        assert engine.to_arrow(kept.agg(n=kept.count()))["n"].to_pylist() == [4000000]
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

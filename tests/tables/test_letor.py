@@ -295,7 +295,7 @@ odd_rests = st.lists(
 splices = st.tuples(good_rests, st.text("0123456789.eE+-: \t\r\vx", max_size=4), good_rests).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(good_rests, good_rests, splices, odd_rests), min_size=1, max_size=4))
 def test_the_fast_path_accepts_nothing_that_the_strict_one_refuses(rests: list[str]) -> None:
     lines = [rest.encode() for rest in rests]
@@ -453,7 +453,7 @@ def any_lists(draw: st.DrawFn) -> Lists:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lists=any_lists(), end=st.sampled_from(["", ".gz", ".xz", ".bz2"]), at_once=st.sampled_from([1, 7, 2**20]))
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, lists: Lists, end: str, at_once: int

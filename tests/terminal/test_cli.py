@@ -366,7 +366,7 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(world: Pat
     assert loud.error.startswith("To do it again: ")  # a bar is for terminals
     assert "docs/s" not in loud.out
     (world / "loud.toml").write_text((world / "loud.toml").read_text().replace("steps = 6", "stepps = 6"))
-    refused(in_its_own_process("learn", world / "loud.toml", "--force"), "Did you mean steps?")
+    refused(unskew_command("learn", world / "loud.toml", "--force"), "Did you mean steps?")
 
 
 def test_learn_elsewhere(world: Path, tmp_path: Path) -> None:

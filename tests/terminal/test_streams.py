@@ -339,13 +339,16 @@ def test_help_imports_nothing_heavy(words: str) -> None:
 def test_trees_are_used_and_clicks_simulated_without_torch(world: Path, tmp_path: Path) -> None:
     scored = ("predict", world / "run", "--features", world / "log.test.txt", "--out", tmp_path / "scores.csv")
     made = ("simulate", *SMALL, "--pages", 50, "--out", tmp_path / "log.parquet")
-    for words in (scored, made):
-        code = (
-            f"import sys\nfrom unskew.terminal.main import main\nsys.argv = ['unskew', *{[*map(str, words)]!r}]\n"
-            "try:\n    main()\nfinally:\n    assert 'torch' not in sys.modules, 'torch was imported'\n"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+    code = (
+        "import sys\nfrom unskew.terminal.main import main\n"
+        f"for words in {[[*map(str, words)] for words in (scored, made)]!r}:\n"
+        "    sys.argv = ['unskew', *words]\n"
+        "    try:\n        main()\n    except SystemExit as ended:\n        assert not ended.code\n"
+        "    assert 'torch' not in sys.modules, 'torch was imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "log.parquet").exists()
     assert (tmp_path / "scores.csv").read_text().count("\n") > 10
 
 

@@ -148,7 +148,7 @@ ONE_PAGE = page("p0", 5, [1, 0], display_time=[1.0, 2.0], dwell_time=[3.0, 4.0],
 
 @example(({"p0": ONE_PAGE}, [["p0"]]), 0, 1)
 @given(logs(), st.integers(0, 700), st.integers(1, 700))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_window_equals_a_full_recomputation(
     duckdb: Engine, tmp_path_factory: pytest.TempPathFactory, log: Any, back: int, length: int
 ) -> None:
