@@ -1,8 +1,7 @@
 """Click models of a log alone: how people read its pages, and what they find relevant.
 
 `fit` fits a click model, by its name or with settings. `fit_and_compare` fits several and compares them by the
-clicks of pages that they have not seen. `fit_with_features` fits PBM or UBM with attraction as a function of
-features, which holds for new documents. `save_model` writes a fitted one into a folder, `load_model` reads it.
+clicks of pages that they have not seen. `save_model` writes a fitted one into a folder, `load_model` reads it.
 
 >>> import unskew
 >>> lists = unskew.make_lists(queries=20, seed=0)
@@ -28,9 +27,6 @@ from unskew.diagnosis.click_models.comparison import ClickModelComparison as Cli
 from unskew.diagnosis.click_models.comparison import fit_and_compare as fit_and_compare
 from unskew.diagnosis.click_models.contract import ClickModel as ClickModel
 from unskew.diagnosis.click_models.em import Prior as Prior
-from unskew.diagnosis.click_models.features import Descent as Descent
-from unskew.diagnosis.click_models.features import FeatureClickModel as FeatureClickModel
-from unskew.diagnosis.click_models.features import fit_with_features as fit_with_features
 from unskew.diagnosis.click_models.fitted import CLICK_MODELS as CLICK_MODELS
 from unskew.diagnosis.click_models.fitted import FittedClickModel as FittedClickModel
 from unskew.diagnosis.click_models.fitted import find_model, fit_model
