@@ -171,16 +171,14 @@ def test_pages_come_as_often_as_their_propensities_say_and_keep_the_cap(name: st
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_same_request_has_the_same_page_and_others_differ(name: str) -> None:
-    def page(request: str, seed: int = 0) -> list[int]:
-        made: list[int] = (
-            EVERY[name].rank(ORDER, SCORES, request_id=request, seed=seed, other=OTHER).order.tolist()
-        )
-        return made
+    def page(request: str, secret: bytes = b"") -> list[int]:
+        made = EVERY[name].rank(ORDER, SCORES, request_id=request, secret=secret, other=OTHER)
+        return list(made.order.tolist())
 
     several = [page(f"q{i}") for i in range(40)]
     assert several == [page(f"q{i}") for i in range(40)]
     assert len({tuple(each) for each in several}) > 1
-    assert several != [page(f"q{i}", seed=1) for i in range(40)]
+    assert several != [page(f"q{i}", secret=b"hidden") for i in range(40)]
 
 
 @st.composite

@@ -20,6 +20,8 @@ from unskew.types import Log
 from unskew_reproductions.experiments.visitors import Visitors
 
 PAGES, RANKS = 800, 6
+SECRET = b"0"
+"""Of coins that fall evenly: errors of swaps add up along the ranks, so that one miss is often several."""
 LISTS = unskew.make_lists(30, features=4, documents=(RANKS, RANKS), seed=0)
 BEHAVIOUR = unskew.behaviours.PositionBias(noise=0.2)
 EXAMINATION = np.array(BEHAVIOUR.curve[:RANKS]) / BEHAVIOUR.curve[0]
@@ -40,7 +42,7 @@ def serve(log: ImpressionLog, name: str, visitors: Visitors) -> None:
         query, page = visitors.ask(), f"{name}-{number}"
         rows = visitors.candidates(query)
         orders = [np.argsort(-scores[rows], kind="stable") for scores in (SERVED, OTHER)]
-        made = POLICIES[name].rank(orders[0], SERVED[rows], request_id=page, other=orders[1])
+        made = POLICIES[name].rank(orders[0], SERVED[rows], request_id=page, secret=SECRET, other=orders[1])
         log.shown(page, query, range(RANKS), made)
         for slot in np.flatnonzero(visitors.click(rows[made.order])):
             log.clicked(page, int(made.order[slot]))

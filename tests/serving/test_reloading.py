@@ -8,11 +8,13 @@ import shutil
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from starlette.testclient import TestClient
 from stops import Copies, must
 
 import unskew
@@ -21,9 +23,14 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
 from unskew.serving.scoring import models as reloading
-from unskew.serving.scoring.models import Following, Models, Served
+from unskew.serving.scoring.models import Following, Models, Served, inputs_of
+from unskew.serving.service.answers import Answering
+from unskew.serving.service.app import make_app
 from unskew.serving.service.server import named
+from unskew.serving.settings import ServeSettings
+from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
+from unskew.types import Columns, Lists
 
 GIVEN = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
 
@@ -187,3 +194,110 @@ def test_a_look_before_each_step_of_saving_sees_the_old_or_the_new(
     assert points[0] == ["0", "0"]
     assert points[-1] == ["1", "1"]
     assert points == sorted(points), "once the new one is there, it stays"
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models of price and brand, of price alone, of both and a year, and of a brand that is a number."""
+    place = tmp_path_factory.mktemp("shops")
+    for name, features in {
+        "price_brand": {"price": (), "brand": ("acme", "bolt")},
+        "price": {"price": ()},
+        "more": {"price": (), "brand": ("acme", "bolt"), "year": ()},
+        "numbers": {"price": (), "brand": ()},
+    }.items():
+        columns = Columns(tuple(features), {each: values for each, values in features.items() if values})
+        matrix = np.array([[at % 2, (at + 1) % 2, at][: len(features)] for at in range(6)], np.float32)
+        raw = Lists(matrix, np.array([0, 6]), np.zeros(6, np.int16), np.array([1]), columns=columns)
+        encoding = fit_encoding(raw)
+        lists = encoding.apply(raw)
+        model = build(METHODS["naive"](), Linear(), fit_scaler("standard", lists), lists.dim, Context(positions=5))
+        model.card = replace(model.card, encoding=encoding)
+        model.save(place / name)
+    return place
+
+
+def put(source: Path, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(source, place)
+
+
+def test_a_run_of_other_features_leaves_the_old_one_where_it_is(shops: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    put(shops / "price_brand", place)
+    following = Following("run", place)
+    version = following.current.version
+    for name, told in (
+        ("more", "it takes what callers do not bring: year; start"),
+        ("numbers", "it takes what callers do not bring: brand; start"),
+    ):
+        put(shops / name, place)
+        assert not settled(following)
+        assert told in str(following.trouble)
+        assert following.current.version == version
+    put(shops / "price", place)  # callers bring more than it takes
+    assert settled(following)
+    assert following.trouble is None
+    put(shops / "price_brand", place)  # and go on bringing what the first one took
+    assert settled(following)
+    assert following.current.version == version
+
+
+def test_a_run_of_other_features_is_taken_up_where_that_is_asked(shops: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    put(shops / "price", place)
+    (following,) = Models.open({"run": place}, other_features=True).values()
+    put(shops / "more", place)
+    assert settled(following)
+
+
+def test_a_worker_that_starts_takes_what_the_others_take(shops: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    put(shops / "more", place)
+    with pytest.raises(RunError, match=r"do not bring: brand \(a category\), year"):
+        Models.open({"run": place}, takes={"run": inputs_of(Served.load(shops / "price"))})
+    Models.open({"run": place}, takes={"run": inputs_of(Served.load(shops / "more"))})
+
+
+def test_all_are_told_of_a_run_that_was_not_taken_up(shops: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    put(shops / "price", place)
+    app = make_app(Answering(Models.open({"run": place}), ServeSettings(poll=0.02)))
+    with TestClient(app, base_url="http://localhost") as client:
+
+        def seen() -> tuple[object, bool, object]:
+            counted = 'unskew_held_back{model="run"} 1.0' in client.get("/metrics").text
+            ready = client.get("/readyz")
+            assert ready.status_code == 200
+            return ready.json()["held_back"], counted, client.get("/v1/models").json()[0]["trouble"]
+
+        assert seen() == (0, False, None)
+        for name, wanted in (("more", 1), ("price", 0)):
+            put(shops / name, place)
+            for _ in range(500):
+                time.sleep(0.02)
+                if (found := seen())[:2] == (wanted, bool(wanted)):
+                    break
+            assert found[:2] == (wanted, bool(wanted))
+            assert (found[2] is not None) == bool(wanted)
+        assert 'unskew_reloads_total{done="no",model="run"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_folder_that_changes_while_it_is_read_is_not_served(
+    models: tuple[Path, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file was whole when it was read, and they are of two models."""
+    following = Following("run", folder)
+    old, load = following.current.version, Served.load
+
+    def torn(place: Path) -> Served:
+        found = load(place)
+        time.sleep(0.012)
+        (place / "weights.safetensors").write_bytes((models[0] / "weights.safetensors").read_bytes())
+        return found
+
+    shutil.copytree(models[1], folder, dirs_exist_ok=True)
+    monkeypatch.setattr(Served, "load", torn)
+    assert not following.look()
+    assert following.current.version == old

@@ -87,8 +87,8 @@ def asked(**more: Any) -> AskedRanking:
     return read_request({"query": "q", "documents": documents, "request_id": "r"} | more)
 
 
-def answering(folder: Path, **parts: Any) -> Answering:
-    return Answering(Models.open({"main": folder}), ServeSettings(), **parts)
+def answering(folder: Path, settings: ServeSettings | None = None, **parts: Any) -> Answering:
+    return Answering(Models.open({"main": folder}), settings or ServeSettings(tell_chances=True), **parts)
 
 
 def shown(here: Answering, request: AskedRanking, facts: Noted | None = None) -> RankAnswer:
@@ -172,7 +172,9 @@ def test_a_document_brings_some_features_and_the_store_has_the_rest(tmp_path: Pa
 class Backwards:
     """A policy that turns every page round."""
 
-    def rank(self, order: Array, scores: Array, *, request_id: str, seed: int = 0, other: Any = None) -> Decision:
+    def rank(
+        self, order: Array, scores: Array, *, request_id: str, secret: bytes = b"", other: Any = None
+    ) -> Decision:
         assert (np.diff(scores[order]) <= 0).all()
         return Decision(order[::-1], np.full(len(order), 0.25), np.ones(len(order), bool), "backwards")
 

@@ -190,7 +190,7 @@ def test_a_new_run_takes_over_without_a_lost_request(server: Server) -> None:
     ("words", "told"),
     [
         (["{}/nothing"], "nothing"),
-        (["{}/shoes", "--token-file", "{}/none"], "token cannot be read"),
+        (["{}/shoes", "--token-file", "{}/none"], "cannot be read"),
         (["{}/shoes", "{}/shoes"], "two models are called shoes"),
         (["{}/shoes", "--shadow", "x"], "--shadow: unknown name 'x'"),
     ],

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.errors import DataError
+from unskew.errors import DataError, LimitError
 from unskew.serving.explore import TeamDraft, TopOne
 from unskew.serving.service.impressions import ImpressionLog, recover
 
@@ -47,6 +47,35 @@ def test_ingest_reads_it_without_a_mapping(tmp_path: Path) -> None:
         assert row["policy_id"] == made.policy_id
         assert row["team"] == (made.team[slot] if made.team else None)
         assert row["logging_score"] == SCORES[made.order[slot]]
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_clicks_on_what_was_never_shown_are_left_out_of_a_served_log(served: bool, tmp_path: Path) -> None:
+    with ImpressionLog(tmp_path / "served") as log:
+        for number in range(100):
+            made = TopOne(share=0.5).rank([0, 1], [1.0, 0.0], request_id=f"p{number}")
+            log.shown(f"p{number}", f"q{number % 3}", ["x", "y"], made)
+            log.clicked(f"p{number}", ("x", "y")[number % 5 == 0])
+        for number in range(400):
+            log.clicked(f"no page {number}", "x")
+            log.clicked(f"p{number % 100}", f"no document {number}")
+            log.clicked("p1", "x")
+    if not served:  # the events of somebody else, whose ids do not fit
+        (file,) = (tmp_path / "served").iterdir()
+        file.write_text(file.read_text().replace('"propensity"', '"chance"'))
+        with pytest.raises(LimitError, match="800 clicks_without_impression"):
+            unskew.ingest(tmp_path / "served", tmp_path / "log")
+        return
+    found = unskew.ingest(tmp_path / "served", tmp_path / "log")
+    assert (found.pages, found.clicks) == (100, 100)
+    rules = {name: found.rules[name].rows for name in ("clicks_without_impression", "duplicate_events")}
+    assert rules == {"clicks_without_impression": 800, "duplicate_events": 400}
+    assert [note for note in found.notes if "800 of 1,300 clicks are on pages or results" in note]
+    aside = pq.read_table(tmp_path / "log" / "rejected.parquet")["reason"].to_pylist()
+    assert aside.count("clicks_without_impression") == 800
+    (tmp_path / "strict.toml").write_text("[rules.limits]\nclicks_without_impression = 0.5\n")
+    with pytest.raises(LimitError, match="800 clicks_without_impression"):
+        unskew.ingest(tmp_path / "served", tmp_path / "strict", mapping=tmp_path / "strict.toml")
 
 
 def test_files_appear_when_they_are_full_old_or_closed(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from unskew_reproductions.experiments.visitors import Visitors
 
 ROUNDS, TOGETHER, SHOWN = (1500, 2500, 4000), 100, 8
 SMALL = unskew.rankers.MLP(sizes=(16,))
+SECRET = b"2"
 
 
 class Loop:
@@ -42,7 +43,8 @@ class Loop:
         explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN).build("live")
         self.pages = ImpressionLog(str(place / "served"))
         models = Models.open({"live": self.live})
-        self.client = TestClient(make_app(Answering(models, ServeSettings(poll=0.02), None, explore, self.pages)))
+        settings = ServeSettings(poll=0.02, secret=SECRET)
+        self.client = TestClient(make_app(Answering(models, settings, None, explore, self.pages)))
 
     def request(self, number: int, query: int) -> dict[str, Any]:
         rows = self.visitors.candidates(query)
@@ -92,7 +94,7 @@ class Loop:
 
 
 def lists_of(part: int, queries: int) -> Lists:
-    """A world picked because it ships twice; docs/records/serving_loop.md has ten that were not picked."""
+    """Picked, as are the coins: they ship twice; docs/records/serving_loop.md has ten that were not picked."""
     return unskew.make_lists(queries, features=8, documents=(10, 14), seed=part, world=0)
 
 

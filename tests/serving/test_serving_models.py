@@ -42,7 +42,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(place: Path, asked: list[dict[str, Any]], pages: Pages) -> tuple[list[Any], Noted]:
     models = Models.open({name: place / name for name in ("live", "new", "strange")})
     drafted = TeamDraft(first="live", second="new")
-    here = Answering(models, ServeSettings(shadows=("new", "strange")), None, drafted, pages, 3, "new")
+    here = Answering(
+        models,
+        ServeSettings(shadows=("new", "strange"), tell_chances=True, secret=b"3"),
+        None,
+        drafted,
+        pages,
+        "new",
+    )
     found = here.answer([read_request(each) for each in asked], facts := Noted())
     return found, facts
 
@@ -74,7 +81,7 @@ def test_models_are_interleaved_shadowed_and_explained_together(place: Path) -> 
 def test_a_second_model_that_cannot_score_leaves_the_page_as_it_was(place: Path) -> None:
     models = Models.open({"live": place / "live", "strange": place / "strange"})
     drafted = TeamDraft(first="live", second="strange")
-    here = Answering(models, ServeSettings(), None, drafted, None, 3, "strange")
+    here = Answering(models, ServeSettings(tell_chances=True), None, drafted, None, "strange")
     (found,) = here.answer([read_request(request())], Noted())
     best = np.argsort(-unskew.load(place / "live").score(TABLE), kind="stable")
     assert (found["policy"], [one["was"] - 1 for one in found["ranking"]]) == ("none", best.tolist())

@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exploring]:
     with open_store(place / "features") as store:
         store.put(items=[place / "items.parquet"])
     words = place / "shoes", place / "other", "--store", place / "features", "--log", place / "served"
-    chance = "--explore", "team_draft", "--against", "other", "--seed", "3"
+    chance = "--explore", "team_draft", "--against", "other", "--tell-chances"
     with serving(place / "log", *words, *chance) as client:
         yield Exploring(client, place)
 

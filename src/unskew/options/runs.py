@@ -336,7 +336,17 @@ class ServeArguments(VerbOptions):
     )
     store: Text = option(None, "Store of `unskew store`: a folder, or redis://host:port/db.", metavar="PLACE")
     log: Place = option(None, "Write pages and clicks there, for `unskew ingest`.", metavar="FOLDER")
-    seed: int = SEED
+    secret_file: Place = option(
+        None, "File with the secret that keys what is explored, and signs; made where there is none."
+    )
+    coins: Literal["request", "user"] = option(
+        "request",
+        "What the coins of --explore fall by: request, or user, for whom a query keeps its page for a day.",
+        known=("request", "user"),
+    )
+    tell_chances: bool = option(False, "Say in answers what explored them, and the chance of each result.")
+    signed_pages: bool = option(False, "Sign the ids of pages, and refuse clicks on others; for --log.")
+    other_features: bool = option(False, "Take up a new run although callers may not bring its features.")
     host: str = option("127.0.0.1", "Address to listen at; the usual one is this machine's alone.")
     port: int = option(8000, "Port to listen at; 0 takes a free one.", ge=0, le=65535)
     token_file: Place = option(None, "File with the token that callers must bring.")

@@ -1,5 +1,8 @@
 """What a server allows and does: sizes, times, and who may ask."""
 
+import secrets
+from typing import Literal
+
 from pydantic import Field
 
 from unskew.settings import Config
@@ -46,7 +49,17 @@ class ServeSettings(Config):
     limits: Limits = Limits()
     token: str | None = Field(None, repr=False, exclude=True)
     """What callers must bring; None lets everybody in."""
+    secret: bytes = Field(default_factory=lambda: secrets.token_bytes(32), repr=False, exclude=True)
+    """Keys the coins of what is explored, and signs ids of pages; drawn anew unless given."""
+    coins: Literal["request", "user"] = "request"
+    """What a page's coins fall by: its request, or its user, query and day (UTC), whoever asks again."""
+    tell_chances: bool = False
+    """Whether answers say what explored them, and the chance of each result."""
+    signed_pages: bool = False
+    """Whether ids of pages are signed, and clicks on others refused."""
     poll: float = Field(0.25, gt=0)
     """Seconds between two looks at the run folders."""
+    other_features: bool = False
+    """Whether a run is taken up that takes features which the first one did not."""
     shadows: tuple[str, ...] = Field((), strict=False)
     """Models that are scored and logged with every request, and not shown."""

@@ -30,6 +30,8 @@ class Metrics:
         self.reloads = Counter("unskew_reloads", told, ["model", "done"], **own)
         told = "Processes that answer with this version."
         self.model = Gauge("unskew_model", told, ["model", "version"], **living)
+        told = "Processes that did not take up the newest folder."
+        self.held_back = Gauge("unskew_held_back", told, ["model"], **living)
         self.open = Gauge("unskew_open_requests", "Requests that are being answered.", **living)
         self.waiting = Gauge("unskew_waiting_requests", "Those of them that wait to be scored.", **living)
         told = "Pages and clicks for the log, by whether it took them."
@@ -46,9 +48,9 @@ class Metrics:
         for name, version in versions.items():
             self.model.labels(name, version).set(1)
 
-    def logs(self, what: str, done: int, lost: int) -> None:
-        """Count pages or clicks that the log took, and those that it did not."""
-        for count, word in ((done, "yes"), (lost, "no")):
+    def logs(self, what: str, **counts: int) -> None:
+        """Count pages or clicks that the log took (yes), did not (no), or that were refused."""
+        for word, count in counts.items():
             if count:
                 self.logged.labels(what, word).inc(count)
 

@@ -276,6 +276,11 @@ class _Run:
                 events = pages_of_clicks(rows, events, finding, self.engine)
             rows, removed, counts = join_clicks(rows, events, self.options, self.engine)
             self.found |= {name: {"rows": count} for name, count in counts.items()}
+            if self.source.served and (unknown := counts["clicks_without_impression"]):
+                self.notes.append(
+                    f"{unknown:,} of {self.events:,} clicks are on pages or results that the server did not show: "
+                    "left out. `unskew serve --signed-pages` refuses them; or files of the log are missing"
+                )
             self.aside += removed
         if self.source.parsed:
             rows, commas = numbers_as_such(rows, self.engine)
@@ -297,7 +302,7 @@ class _Run:
         if not self.read:
             raise DataError("the source has no rows")
         refuse_broken(reasons, self.read, self.options.max_rejected, self.aside_file)
-        over = over_limits(reasons.counts, self.rows - self.events, self.events, self.options)
+        over = over_limits(reasons.counts, self.rows - self.events, self.events, self.options, self.source.served)
         if over:
             pages = {name: page_examples(cleaned.judged, name, self.options, self.engine) for name in over}
             refuse_removed(over, reasons, pages, self.rows, self.aside_file, suspected)

@@ -7,6 +7,7 @@ delivered twice are the exception, since half of a sound log can be these; they 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ FEWEST = 100
 """Rows of a log from which on shares of it mean something."""
 OF_CLICKS = ("clicks_without_impression", "clicks_before_query")
 """Rules that remove click events; their shares are of these."""
+TOLD_BY_ANYBODY = ("clicks_without_impression", "duplicate_events")
+"""Rules by which events go that whoever reaches a server may have it log."""
 _GAP = Option("page_gap", "30m")
 CAUSES: Mapping[str, Words] = {
     "duplicate_events": (
@@ -165,12 +168,19 @@ def _told(what: str, examples: Sequence[str], cause: Words | None) -> list[Part]
     return [f"\n  {what}", *lines, *(["\n    Usual cause: ", *parts_of(cause), "."] if cause else [])]
 
 
-def over_limits(removed: Counter[str], shown: int, clicked: int, options: IngestOptions) -> list[str]:
-    """The rules that remove more than they may, of so many rows of results and click events."""
+def over_limits(
+    removed: Counter[str], shown: int, clicked: int, options: IngestOptions, served: bool = False
+) -> list[str]:
+    """The rules that remove more than they may, of so many rows of results and click events.
+
+    Of a served log clicks on what was not shown, or told again, may be any number: anybody could tell of them.
+    """
     if shown + clicked < FEWEST:
         return []
     most = options.max_removed
-    limits = {name: max(most, OFTEN.get(name, 0.0)) for name in RULES} | dict(options.rules.limits)
+    limits = {name: max(most, OFTEN.get(name, 0.0)) for name in RULES}
+    limits |= dict.fromkeys(TOLD_BY_ANYBODY, math.inf) if served else {}
+    limits |= options.rules.limits
     shares = {name: removed[name] / max(1, clicked if name in OF_CLICKS else shown) for name in RULES}
     on = [name for name in RULES if name not in options.rules.off]
     over = [name for name in on if shares[name] > limits[name]]

@@ -27,6 +27,8 @@ from unskew.tables.reading.options import IngestOptions
 
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
+OF_SERVED = {"policy_id", "propensity", "randomized"}
+"""Columns by which the events of `unskew serve` are known."""
 PLACES = [(FILE, pa.string()), (ROW, pa.int64())]
 
 
@@ -41,6 +43,8 @@ class LogSource:
     stream: TextStream | None = None
     """Text that the rows can be made from once; None when it was read."""
     clicks: Table | None = None
+    served: bool = False
+    """Whether a server of ours wrote the events; anybody may have told it of clicks."""
     parsed: bool = False
     """Whether the columns were text, so that further ones may be numbers."""
     stored: bool = False
@@ -150,6 +154,7 @@ class _Opening:
             raw,
             impressions=self.stored(impressions, raw) if stored else impressions,
             clicks=None if clicked is None else self.events(clicked, finding),
+            served=event is not None and {*raw.columns} >= OF_SERVED,
             stored=stored,
             files=raw.files if same else (),
             finding=finding,

@@ -14,7 +14,7 @@ nothing, and a log of theirs is read through documents that one query saw at sev
 propensities.
 """
 
-import hashlib
+import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,16 +99,17 @@ class Policy(Config, ABC):
         scores: Array | Sequence[float],
         *,
         request_id: str,
-        seed: int = 0,
+        secret: bytes = b"",
         other: Array | Sequence[int] | None = None,
     ) -> Decision:
         """What a request is shown: `order` are candidates best first, `scores` those of candidates 0 to K - 1.
 
-        The same request id and seed give the same page. `other` is a second ranking of the same candidates, for
+        The same request id and secret give the same page. Who lacks the secret cannot choose an id by its page;
+        without one, ids must be none that callers choose. `other` is a second ranking of the same candidates, for
         policies that interleave.
         """
         ranked = self.ranked(order, scores, other)
-        rng = request_rng(seed, self.policy_id, request_id)
+        rng = request_rng(secret, self.policy_id, request_id)
         slots = np.arange(len(ranked.order))
         drawn = DrawnPage(slots)
         if rng.random() < self.share and len(slots) > 1:
@@ -171,10 +172,10 @@ def _check_order(order: Array, candidates: int, name: str) -> None:
         raise DataError(f"{name} is no ranking of {candidates} candidates: each from 0 on stands in it once")
 
 
-def request_rng(seed: int, purpose: str, request_id: str) -> np.random.Generator:
-    """Coins of one request, the same whenever and wherever it is asked."""
-    text = f"{seed}\x00{purpose}\x00{request_id}".encode()
-    return np.random.default_rng(int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little"))
+def request_rng(secret: bytes, purpose: str, request_id: str) -> np.random.Generator:
+    """Coins of one request, the same whenever and wherever it is asked by who has the secret."""
+    text = f"{purpose}\x00{request_id}".encode()
+    return np.random.default_rng(int.from_bytes(hmac.digest(secret, text, "sha256")))
 
 
 def with_tail(ranks: Array, candidates: int) -> Array:

@@ -198,7 +198,7 @@ class TeamDraft(Policy):
 
     >>> page = TeamDraft().rank([0, 1, 2], [3.0, 2.0, 1.0], other=[1, 0, 2], request_id="a")
     >>> page.order.tolist(), page.propensity.tolist(), page.team
-    ([1, 0, 2], [0.5, 0.5, 1.0], ('second', 'first', 'second'))
+    ([1, 0, 2], [0.5, 0.5, 1.0], ('second', 'first', 'first'))
     """
 
     name: ClassVar[str] = "team_draft"

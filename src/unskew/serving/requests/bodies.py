@@ -100,11 +100,11 @@ class RankHead(Body):
     why: bool = False
     """Say what each feature adds to each score."""
     request_id: Name | None = None
-    """Comes back, names the page for clicks, and seeds what is explored; drawn unless given."""
+    """Comes back, signed where the server signs, and names the page for clicks; drawn unless given."""
     results: int | None = Field(None, ge=1, le=100_000)
     """How many of the ranking are shown, so how many are logged; all unless given."""
     user: Name | None = None
-    """Who asks, for the log."""
+    """Who asks, for the log; needed where what is explored goes by users."""
     position: list[Annotated[float, Field(ge=1, le=1e9, allow_inf_nan=False)] | None] | None = Field(
         None, max_length=100_000
     )
@@ -150,8 +150,8 @@ class BatchRequest(Body):
 class Click(Body):
     """A click on a document that was shown."""
 
-    request_id: Name
-    """Of the answer that showed it."""
+    request_id: Annotated[str, Field(min_length=1, max_length=600)]
+    """Of the answer that showed it, where it may be signed."""
     id: Name
     """Of the document."""
     dwell_time: float | None = Field(None, ge=0, le=1e9, allow_inf_nan=False)
@@ -169,6 +169,8 @@ class ClicksAnswer(BaseModel):
     """Clicks that were written."""
 
     written: int
+    refused: int | None = None
+    """Those on pages that this server did not show, by its signature."""
 
 
 class RankedDocument(BaseModel):
@@ -183,7 +185,7 @@ class RankedDocument(BaseModel):
     why: dict[str, float] | None = None
     """What each feature adds to the score."""
     propensity: float | None = None
-    """Chance of this document at this rank, where the order was explored."""
+    """Chance of this document at this rank, where the order was explored and the server tells chances."""
 
 
 class RankAnswer(BaseModel):
@@ -198,7 +200,7 @@ class RankAnswer(BaseModel):
     reasons: str | None = None
     """How `why` was found: shapley and weight x input alone add up to the score but for a constant."""
     policy: str | None = None
-    """What explored the order, where something did."""
+    """What explored the order, where something did and the server tells."""
     store: dict[str, str] | None = None
     """The generation of each part of the store, where it was looked into; all is of one moment."""
     logged: bool | None = None
@@ -235,6 +237,8 @@ class ReadyAnswer(BaseModel):
     status: str
     models: int
     """How many are loaded."""
+    held_back: int
+    """How many of them are not those of their folders, which could not be taken up; see `/v1/models`."""
     store: str | None
     """ok, or away: requests that need it are answered with 503. Null where there is none."""
 

@@ -11,7 +11,8 @@ A new model is loaded beside the old, then takes its place in one step. A reques
 it, so none is dropped and none sees two. A folder is taken up whole: one that cannot be read, or that was written
 to just now or while it was read, leaves the old model where it is, and is looked at again whenever one of its
 files changes. So it does not matter whether a folder is replaced in one step, is a link that is switched, or is
-copied over file by file.
+copied over file by file. Nor is one taken up, unless that is asked, that wants features which callers do not send:
+those that the first model did not take.
 
 Legend: n documents of lists one after another, D features, E encoded ones, O outputs.
 """
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, RunError, UnskewError, printable
+from unskew.errors import ConfigError, DataError, Option, RunError, UnskewError, printable
 from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS, Forest
 from unskew.learning.scoring.combination import Combination
@@ -190,6 +191,15 @@ class Served(Scorer):
         """Nothing but numbers."""
 
 
+def inputs_of(served: Served) -> frozenset[str]:
+    """What callers bring for a model, as a message says it."""
+    if served.taken is None:
+        named = {f"{served.features:,} features without names"}
+    else:
+        named = {f"{name} (a category)" if category else name for name, category in served.taken.items()}
+    return frozenset(named | {"texts"} if served.reads else named)
+
+
 def _refuse_links(folder: Path) -> None:
     """Refuse a file of a model that lies outside of its folder, or is no file."""
     home = folder.resolve()
@@ -245,6 +255,10 @@ class Following:
     folder: Path
     patience: float = 0.0
     """Seconds for which a folder that cannot be read is tried again before the first model is there."""
+    takes: frozenset[str] | None = None
+    """What callers bring, which is what the first model takes unless given."""
+    other_features: bool = False
+    """Whether a model that takes anything else is taken up."""
     current: Served = field(init=False)
     """The model that answers; replaced whole."""
     trouble: str | None = None
@@ -269,6 +283,7 @@ class Following:
                     log_event("wait", model=self.name, error=self.trouble)
             if found is not None:
                 self._stamp, self.current, self.trouble = stamp, found, None
+                self.takes = inputs_of(found) if self.takes is None else self.takes
                 return
             if waited > max(self.patience, WRITTEN):
                 raise RunError(f"{printable(self.folder)} is being written all the time; start when it is done")
@@ -284,7 +299,13 @@ class Following:
             if stamp_of(self.folder) != stamp:
                 return None
             raise
-        return found if stamp_of(self.folder) == stamp else None
+        if stamp_of(self.folder) != stamp:
+            return None
+        if self.takes is not None and not self.other_features and (more := inputs_of(found) - self.takes):
+            told = f"it takes what callers do not bring: {', '.join(sorted(more)[:5])}"
+            hint = ("start the server with it, or with ", Option("other_features", True))
+            raise RunError(f"{printable(self.folder)}: {told}", hint=hint)
+        return found
 
     def look(self) -> bool:
         """Take up the folder if it changed; True where a new model answers from now on."""
@@ -313,9 +334,22 @@ class Models(dict[str, Following]):
     """The models of a server by name; the first answers who asks for none."""
 
     @classmethod
-    def open(cls, folders: Mapping[str, Path], *, patience: float = 0.0) -> Models:
+    def open(
+        cls,
+        folders: Mapping[str, Path],
+        *,
+        patience: float = 0.0,
+        takes: Mapping[str, frozenset[str]] | None = None,
+        other_features: bool = False,
+    ) -> Models:
         """Load run folders, by name; for so many seconds those that cannot be read are tried again."""
-        return cls({name: Following(name, folder, patience) for name, folder in folders.items()})
+        known = takes or {}
+        return cls(
+            {
+                name: Following(name, folder, patience, known.get(name), other_features)
+                for name, folder in folders.items()
+            }
+        )
 
     @cached_property
     def first(self) -> str:

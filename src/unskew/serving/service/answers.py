@@ -7,10 +7,12 @@ Pages are written once all of a body are scored, so one that is refused leaves n
 cannot be written nothing is explored: chance that no log knows of would cost quality and teach nothing.
 """
 
+import json
 import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Any
 
@@ -22,7 +24,7 @@ from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import Look, read_candidates
 from unskew.serving.requests.parsing import AskedRanking
 from unskew.serving.scoring.models import Models, Served
-from unskew.serving.service.impressions import ImpressionLog
+from unskew.serving.service.impressions import ImpressionLog, is_signed, signed
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.store.store import Store
 from unskew.serving.telemetry import log_event
@@ -76,7 +78,6 @@ class Answering:
     store: Store | None = None
     policy: Policy | None = None
     impressions: ImpressionLog | None = None
-    seed: int = 0
     against: str | None = None
     """The model that the first one is interleaved with; None unless the policy takes two."""
 
@@ -90,7 +91,7 @@ class Answering:
         groups: dict[str, list[int]] = {}
         for at, request in enumerate(asked):
             if self.impressions is not None:
-                check_page(request, self.settings.limits)
+                check_page(request, self.settings)
             groups.setdefault(self._named(request), []).append(at)
         scored, look = dict[int, Scored](), None if self.store is None else cache(self.store.view)
         for name, places in groups.items():
@@ -104,7 +105,8 @@ class Answering:
         answers = []
         for one, decision in zip(found, decisions, strict=True):
             shown, logged = self.write(one, decision, facts)
-            policy = None if self.policy is None else shown.policy_id
+            told = self.policy is not None and self.settings.tell_chances
+            policy = shown.policy_id if told else None
             answers.append(answered(one, shown, {"policy": policy, "store": seen, "logged": logged}))
         return answers
 
@@ -114,7 +116,19 @@ class Answering:
         if self.policy is None or (self.against is not None and one.other is None):
             return as_ranked(best)
         other = None if one.other is None else best_first(one.other)
-        return self.policy.rank(best, one.scores, request_id=one.request_id, seed=self.seed, other=other)
+        secret, coins = self.settings.secret, self._coins(one)
+        return self.policy.rank(best, one.scores, request_id=coins, secret=secret, other=other)
+
+    def _coins(self, one: Scored) -> str:
+        """What the coins of a page fall by."""
+        if self.settings.coins == "request":
+            return one.request_id
+        head = one.request.head
+        return json.dumps([head.user, head.query, datetime.now(UTC).date().isoformat()])
+
+    def may_have_shown(self, page_id: str) -> bool:
+        """Whether a page may be one of this server's, by its id; any may where ids are not signed."""
+        return not self.settings.signed_pages or is_signed(page_id, self.settings.secret)
 
     def write(self, one: Scored, decision: Decision, facts: Noted) -> tuple[Decision, bool | None]:
         """What is shown in the end, and whether it was written down; None where it is not to be."""
@@ -162,6 +176,7 @@ class Answering:
         for request, start, stop in zip(asked, lists.offsets[:-1], lists.offsets[1:], strict=True):
             why = parts[start:stop] if request.head.why and parts is not None else None
             own_id = request.head.request_id or uuid.uuid4().hex
+            own_id = signed(own_id, self.settings.secret) if self.settings.signed_pages else own_id
             found.append(Scored(name, served, request, own_id, scores[start:stop], why=why, how=how))
         against = self.against if name == self.models.first else None
         beside = dict.fromkeys((*self.settings.shadows, *([] if against is None else [against])))
@@ -230,12 +245,14 @@ def check_work(asked: Sequence[AskedRanking], served: Served, limits: Limits) ->
         raise BadRequest(f"{told}; ask why of fewer documents", "why", 413)
 
 
-def check_page(request: AskedRanking, limits: Limits) -> None:
-    """Refuse a page that cannot be logged: one of no query, or one that takes too much of the log."""
-    head, count = request.head, len(request.ids)
+def check_page(request: AskedRanking, settings: ServeSettings) -> None:
+    """Refuse a page that cannot be logged: one of no query, of no user where coins fall by it, or a large one."""
+    head, count, limits = request.head, len(request.ids), settings.limits
     if not head.query:
         told = "this server logs its pages, and one without a query cannot be learned from; name the query"
         raise BadRequest(told, f"{request.prefix}query")
+    if not head.user and settings.coins == "user":
+        raise BadRequest("this server explores by user; name the user", f"{request.prefix}user")
     named = len(head.query) + len(head.user or "") + len(head.request_id or "")
     if (size := min(head.results or count, count) * (named + PLAIN)) > limits.page:
         told = f"some {size:,} bytes of the log for one page, at most {limits.page:,} are written"

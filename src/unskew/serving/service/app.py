@@ -107,6 +107,7 @@ def make_app(answering: Answering) -> FastAPI:
     _add_facts(app, answering, upkeep, metrics)
     _add_errors(app)
     app.state.listed, app.state.limits = partial(listed, models, settings.shadows), settings.limits
+    app.state.takes = {name: each.takes for name, each in models.items()}
     example, locked = app.state.listed()[0].example, settings.token is not None
     describe(app, BODIES, settings.limits, locked=locked, example=example)
     app.add_middleware(
@@ -133,7 +134,7 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
             raise BadRequest(f"the store does not answer: {type(error).__name__}", status=503) from error
         finally:
             if facts.logged or facts.unlogged:
-                metrics.logs("page", facts.logged, facts.unlogged)
+                metrics.logs("page", yes=facts.logged, no=facts.unlogged)
             request.state.facts.update(vars(facts))
 
     @app.post("/v1/rank", response_model=RankAnswer, responses=RANKING)
@@ -163,11 +164,13 @@ def _add_clicks(app: FastAPI, answering: Answering, metrics: Metrics) -> None:
         """Tell what was clicked; the page and the document are looked for when the log is read."""
         asked = checked(ClicksRequest, await _body(request, answering.settings.limits))
         impressions, facts = answering.impressions, Noted()
+        taken = [each for each in asked.clicks if answering.may_have_shown(each.request_id)]
+        refused = len(asked.clicks) - len(taken)
         if impressions is None:
             raise BadRequest("this server logs nothing; start it with --log FOLDER", status=409)
 
         def write() -> None:
-            for each in asked.clicks:
+            for each in taken:
                 impressions.clicked(each.request_id, each.id, dwell_time=each.dwell_time)
                 facts.logged += 1
 
@@ -175,12 +178,14 @@ def _add_clicks(app: FastAPI, answering: Answering, metrics: Metrics) -> None:
             await to_thread.run_sync(write)
         except (UnskewError, OSError) as error:
             log_event("unlogged", logging.ERROR, error=str(error))
-            told = f"the log cannot be written; {facts.logged} of {len(asked.clicks)} clicks were"
+            told = f"the log cannot be written; {facts.logged} of {len(taken)} clicks were"
             raise BadRequest(told, status=503) from error
         finally:
-            metrics.logs("click", facts.logged, len(asked.clicks) - facts.logged)
-            request.state.facts["logged"] = facts.logged
-        return _json(ClicksAnswer(written=facts.logged), 202)
+            metrics.logs("click", yes=facts.logged, no=len(taken) - facts.logged, refused=refused)
+            request.state.facts |= {"logged": facts.logged, "refused": refused}
+        if not taken:
+            raise BadRequest("no page that this server showed has this id", "clicks.0.request_id")
+        return _json(ClicksAnswer(written=facts.logged, refused=refused or None), 202)
 
 
 def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metrics) -> None:
@@ -199,8 +204,9 @@ def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metr
 
     @app.get("/readyz")
     async def readyz() -> ReadyAnswer:
-        """The models are loaded, which they are before anything is heard; and whether the store answers."""
-        return ReadyAnswer(status="ok", models=len(answering.models), store=upkeep.store)
+        """The models are loaded, as they are before anything is heard; whether all are the newest; the store."""
+        held_back = sum(each.trouble is not None for each in answering.models.values())
+        return ReadyAnswer(status="ok", models=len(answering.models), held_back=held_back, store=upkeep.store)
 
     @app.get("/metrics", response_class=Response, responses=TELLING)
     async def counts() -> Response:
@@ -323,6 +329,7 @@ class Upkeep:
     def look(self) -> None:
         """Take up what changed."""
         self.answering.models.look(self._tell)
+        self._count_models()
         if (impressions := self.answering.impressions) is not None:
             impressions.end_old()
         self._look_at_store()  # last, as it may be waited for
@@ -342,10 +349,11 @@ class Upkeep:
 
     def _tell(self, model: Following, changed: bool) -> None:
         self.metrics.reloads.labels(model.name, "yes" if changed else "no").inc()
-        self._count_models()
         facts = {"model": model.name, "version": model.current.version, "error": model.trouble}
         log_event("reload", logging.INFO if changed else logging.ERROR, done=changed, **facts)
 
     def _count_models(self) -> None:
         models = self.answering.models.values()
         self.metrics.answers({model.name: model.current.version for model in models})
+        for model in models:
+            self.metrics.held_back.labels(model.name).set(model.trouble is not None)

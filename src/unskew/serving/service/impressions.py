@@ -14,6 +14,7 @@ written yet.
 One writer per process and folder; threads of a process may share it.
 """
 
+import hmac
 import json
 import os
 import time
@@ -145,6 +146,22 @@ class ImpressionLog(AbstractContextManager["ImpressionLog"]):
         (self.folder / f".{self._name}{OPEN}").rename(self.folder / self._name)
         os.close(self._file)
         self._file = -1
+
+
+def signed(page_id: str, secret: bytes) -> str:
+    """The id of a page with a signature, which nobody can make who lacks the secret.
+
+    >>> page = signed("7f3a", b"secret")
+    >>> is_signed(page, b"secret"), is_signed(page, b"another"), is_signed("7f3a", b"secret")
+    (True, False, False)
+    """
+    return f"{page_id}.{hmac.digest(secret, b'page' + page_id.encode(), 'sha256')[:16].hex()}"
+
+
+def is_signed(page_id: str, secret: bytes) -> bool:
+    """Whether `signed` made this id, of any page."""
+    own = signed(page_id.rpartition(".")[0], secret)
+    return hmac.compare_digest(own.encode(), page_id.encode())
 
 
 def recover(folder: Path) -> list[Path]:

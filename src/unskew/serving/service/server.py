@@ -14,6 +14,7 @@ import ipaddress
 import math
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import stat
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -56,14 +57,24 @@ class ServePlan(ServeSettings):
     explore: ExploreSettings | None = None
     log: str | None = None
     """Folder where pages and clicks are written."""
-    seed: int = Field(0, ge=0)
-    """Of what is explored."""
+    secret_file: str | None = None
+    takes: dict[str, frozenset[str]] = Field(default_factory=dict)
+    """What callers bring for each model, so that all processes take up the same."""
 
     def check(self) -> None:
         """Refuse what does not go together."""
         if self.log is not None and Path(self.log).is_file():
             raise ConfigError("it is a file; name a folder", argument="log", value=self.log)
+        if self.signed_pages and self.log is None:
+            raise ConfigError(
+                (Option("signed_pages"), " goes with ", Option("log"), " FOLDER, which clicks are for")
+            )
+        if self.signed_pages and self.secret_file is None:
+            told = " FILE: ids that another start signed would be refused; the file is made where there is none"
+            raise ConfigError((Option("signed_pages"), " needs ", Option("secret_file"), told))
         if self.explore is None:
+            if self.coins != "request":
+                raise ConfigError(("is for ", Option("explore")), argument="coins", value=self.coins)
             return
         if self.log is None:
             told = " FOLDER: chance that is not written down teaches nothing"
@@ -84,15 +95,24 @@ class ServePlan(ServeSettings):
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, which has at least 16 characters."""
+    """The token or secret in a file, which has at least 16 characters."""
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path}: the token cannot be read: {said}") from error
+        raise ConfigError(f"{path}: the token or secret cannot be read: {said}") from error
     if len(token) < 16 or any(each.isspace() for each in token):
-        raise ConfigError(f"{path}: a token is one word of 16 characters or more")
+        raise ConfigError(f"{path}: a token or secret is one word of 16 characters or more")
     return token
+
+
+def make_secret(path: Path) -> Path:
+    """A file with a secret that only its owner can read; one that is there stays."""
+    with suppress(OSError):  # who reads it tells
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(file, secrets.token_urlsafe(32).encode())
+        os.close(file)
+    return path
 
 
 def is_shared(path: Path) -> bool:
@@ -118,10 +138,14 @@ def plan_of(asked: ServeArguments, explore: ExploreSettings | Mapping[str, objec
         "shadows": asked.shadows,
         "limits": limits or Limits(),
         "explore": dict(explore) if isinstance(explore, Mapping) else explore,
-        "seed": asked.seed,
+        "coins": asked.coins,
+        "tell_chances": asked.tell_chances,
+        "signed_pages": asked.signed_pages,
+        "other_features": asked.other_features,
         "store": None if asked.store is None else str(asked.store),
     }
-    for name, path in (("token_file", asked.token_file), ("log", asked.log)):
+    for name in ("token_file", "secret_file", "log"):
+        path = getattr(asked, name)
         content[name] = None if path is None else str(Path(path).resolve())
     plan = checked(ServePlan, content, "")
     plan.check()
@@ -146,7 +170,11 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     """The application of a plan, its models loaded; for so many seconds it waits for those that cannot be."""
     for package in NEEDED:
         optional(package, "serve")
-    token = None if plan.token_file is None else read_token(Path(plan.token_file))
+    hidden: dict[str, object] = {}
+    if plan.token_file is not None:
+        hidden["token"] = read_token(Path(plan.token_file))
+    if plan.secret_file is not None:
+        hidden["secret"] = read_token(make_secret(Path(plan.secret_file))).encode()
     policy = plan.policy()
     from unskew.serving.service.answers import Answering
     from unskew.serving.service.app import make_app
@@ -157,12 +185,12 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     store = None if plan.store is None else open_store(plan.store)
     log_to_stderr()
     folders = {name: Path(each) for name, each in plan.models.items()}
-    models = Models.open(folders, patience=patience)
+    models = Models.open(folders, patience=patience, takes=plan.takes, other_features=plan.other_features)
     warnings.simplefilter("ignore")  # of single requests; what they bring is answered, not warned of
     impressions = None if plan.log is None else ImpressionLog(plan.log)
-    settings = plan.model_copy(update={"token": token})
+    settings = plan.model_copy(update=hidden)
     against = None if plan.explore is None else plan.explore.against
-    app = make_app(Answering(models, settings, store, policy, impressions, plan.seed, against))
+    app = make_app(Answering(models, settings, store, policy, impressions, against))
     gc.collect()
     gc.freeze()  # what is here stays; looking at it again and again would hold requests up
     return app
@@ -205,7 +233,11 @@ def serve(
     shadows: Sequence[str] = (),
     store: Path | str | None = None,
     log: Path | str | None = None,
-    seed: int = 0,
+    secret_file: Path | str | None = None,
+    coins: Literal["request", "user"] = "request",
+    tell_chances: bool = False,
+    signed_pages: bool = False,
+    other_features: bool = False,
     host: str = "127.0.0.1",
     port: int = 8000,
     token_file: Path | str | None = None,
@@ -240,6 +272,9 @@ def run_server(plan: ServePlan, asked: ServeArguments, tell: Callable[[str, list
                 uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[heard])
                 return
             with scratch_folder() as counts:
+                plan = plan.model_copy(update={"takes": app.state.takes})
+                if plan.secret_file is None:  # the same page from every process
+                    plan = plan.model_copy(update={"secret_file": str(make_secret(counts / "secret"))})
                 os.environ |= {TOLD: plan.model_dump_json(), COUNTS: str(counts)}
                 own = "unskew.serving.service.server:worker"
                 uvicorn.run(own, factory=True, workers=asked.workers, fd=heard.fileno(), **options)
