@@ -57,12 +57,7 @@ def list_log_softmax(scores: Tensor, where: Tensor) -> Tensor:
 
 
 def softmax_loss(
-    scores: Tensor,
-    clicks: Tensor,
-    *,
-    where: Tensor,
-    weights: Tensor | None = None,
-    by_list: bool = False,
+    scores: Tensor, clicks: Tensor, *, where: Tensor, weights: Tensor | None = None, by_list: bool = False
 ) -> Tensor:
     """-sum_k u_k log softmax(scores)_k with u = clicks * weights, divided by the sum of u over the batch.
 

@@ -223,10 +223,7 @@ def _ratio(above: Array, below: Array) -> Array:
 
 # ---- many at once ----
 
-DEFAULT_METRICS = (
-    *("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10"),
-    *("err@10", "mrr@10", "map", "precision@10", "arp"),
-)
+DEFAULT_METRICS = (*("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10"), *("err@10", "mrr@10", "map", "precision@10", "arp"))
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,7 @@ class DataFiles(LogFiles):
         "columns of the lists, of the log, or of validation and test themselves.",
     )
     tracked: str | None = option(
-        None,
-        "A store of `unskew track`: what was clicked before, as further features of all lists.",
+        None, "A store of `unskew track`: what was clicked before, as further features of all lists."
     )
     validation: Paths | None = option(
         None,
@@ -164,9 +163,7 @@ class MeasureArguments(OnEngine):
         None, "On the lists, such as ndcg@10; may be repeated.", flag="--metric"
     )
     empty: str = option(
-        "skip",
-        "What a query without a relevant document counts: skip, zero, one.",
-        known=("skip", "zero", "one"),
+        "skip", "What a query without a relevant document counts: skip, zero, one.", known=("skip", "zero", "one")
     )
     against: Place = option(None, "What to hold it against: shown, another run, scores, a LightGBM file.")
     log: Place = option(None, "Log whose clicks judge, best one that it did not learn from.")

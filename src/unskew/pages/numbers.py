@@ -251,12 +251,7 @@ Column = Sequence[Value | None]
 
 
 def with_best(
-    table: Table,
-    columns: Mapping[int, Column],
-    *,
-    among: str,
-    spread: str,
-    lowest: Sequence[int] = (),
+    table: Table, columns: Mapping[int, Column], *, among: str, spread: str, lowest: Sequence[int] = ()
 ) -> Table:
     """The table with the best of these columns marked, and what the signs mean below it.
 

@@ -26,14 +26,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from unskew.diagnosis.evidence.likelihood import ENOUGH, WIDEST
-from unskew.diagnosis.evidence.pairs import (
-    RANKS,
-    SwapPairs,
-    equal_documents,
-    fit_within,
-    rank_design,
-    read_pairs,
-)
+from unskew.diagnosis.evidence.pairs import RANKS, SwapPairs, equal_documents, fit_within, rank_design, read_pairs
 from unskew.diagnosis.evidence.tables import LogTables
 from unskew.examination import Examination
 from unskew.results import Result

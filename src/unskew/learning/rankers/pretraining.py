@@ -38,12 +38,7 @@ def masked(ids: Tensor, special: Tensor, mask: int, words: int, draws: torch.Gen
 
 
 def pretrain(
-    encoder: TextEncoder,
-    texts: Tokens,
-    *,
-    batch: int,
-    seed: int,
-    told: Told | None = None,
+    encoder: TextEncoder, texts: Tokens, *, batch: int, seed: int, told: Told | None = None
 ) -> list[float]:
     """Train the encoder in place as its config says; the loss of every step."""
     steps, losses = encoder.config.pretraining, list[float]()

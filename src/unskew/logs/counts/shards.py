@@ -28,15 +28,7 @@ from safetensors.numpy import load_file
 from unskew.errors import ConfigError, DataError
 from unskew.files import read_json
 from unskew.logs.counts.reduction import Counts
-from unskew.logs.counts.shard_writer import (
-    ABOUT,
-    FACTS,
-    NARROW,
-    SERP,
-    ShardSource,
-    shard_file,
-    write_shards,
-)
+from unskew.logs.counts.shard_writer import ABOUT, FACTS, NARROW, SERP, ShardSource, shard_file, write_shards
 from unskew.logs.presentation import Presentation
 from unskew.names import KEYS
 from unskew.settings import require_columns

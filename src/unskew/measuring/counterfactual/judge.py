@@ -35,12 +35,7 @@ class Judge:
     """Adds up what logged pages say of one ranking against another."""
 
     def __init__(
-        self,
-        *,
-        examination: Examination | None = None,
-        metric: Metric = "dcg",
-        at: int = 10,
-        seed: int = 0,
+        self, *, examination: Examination | None = None, metric: Metric = "dcg", at: int = 10, seed: int = 0
     ) -> None:
         MeasureArguments.check(at=at)
         self.asked = Question(metric, at, examination)

@@ -343,12 +343,9 @@ class Models(dict[str, Following]):
         other_features: bool = False,
     ) -> Models:
         """Load run folders, by name; for so many seconds those that cannot be read are tried again."""
-        known = takes or {}
+        own = {name: (takes or {}).get(name) for name in folders}
         return cls(
-            {
-                name: Following(name, folder, patience, known.get(name), other_features)
-                for name, folder in folders.items()
-            }
+            {name: Following(name, at, patience, own[name], other_features) for name, at in folders.items()}
         )
 
     @cached_property

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 TOLD, COUNTS = "UNSKEW_SERVE", "PROMETHEUS_MULTIPROC_DIR"
 """Environment variables: what to serve, and where processes count. The second is prometheus_client's own."""
+AS_ASKED = ("shadows", "coins", "tell_chances", "signed_pages", "other_features")
+"""Settings of a server that are options of the same name."""
 
 
 class ServePlan(ServeSettings):
@@ -135,13 +137,9 @@ def plan_of(asked: ServeArguments, explore: ExploreSettings | Mapping[str, objec
             raise
     content: dict[str, object] = {
         "models": named([Path(run) for run in asked.runs], asked.names),
-        "shadows": asked.shadows,
         "limits": limits or Limits(),
         "explore": dict(explore) if isinstance(explore, Mapping) else explore,
-        "coins": asked.coins,
-        "tell_chances": asked.tell_chances,
-        "signed_pages": asked.signed_pages,
-        "other_features": asked.other_features,
+        **{name: getattr(asked, name) for name in AS_ASKED},
         "store": None if asked.store is None else str(asked.store),
     }
     for name in ("token_file", "secret_file", "log"):

@@ -23,14 +23,7 @@ from unskew.studies.compare.cells import Cell, Comparison, Finding, read_cell, r
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.logged import LogComparison, RealLog, judged, log_cells, read_log
 from unskew.studies.compare.report import write_report
-from unskew.studies.compare.simulated import (
-    ListParts,
-    compared,
-    forget,
-    lists_words,
-    make_cell,
-    read_data,
-)
+from unskew.studies.compare.simulated import ListParts, compared, forget, lists_words, make_cell, read_data
 from unskew.studies.compare.verdict import log_verdict
 
 COMPARE_MARK = "compare.json"

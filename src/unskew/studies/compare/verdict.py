@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 
-from unskew.measuring import (
-    ClickEvidence,
-    GainEstimate,
-    PairedTest,
-    SeedSummary,
-    crossed_t_test,
-    gap_closed,
-    holm,
-)
+from unskew.measuring import ClickEvidence, GainEstimate, PairedTest, SeedSummary, crossed_t_test, gap_closed, holm
 from unskew.pages.numbers import metric_title, p_value, spread
 from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES

@@ -70,11 +70,7 @@ def feature_files(source: Source) -> dict[Path, str]:
 
 
 def open_tables(
-    sources: Sequence[Source],
-    names: Names,
-    notes: Notes,
-    keys: Sequence[str] = (),
-    taken: Taken | None = None,
+    sources: Sequence[Source], names: Names, notes: Notes, keys: Sequence[str] = (), taken: Taken | None = None
 ) -> list[FeatureTable]:
     """The tables of these sources, with their features surveyed.
 

@@ -5,14 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from unskew.diagnosis.causal.discovery import (
-    Discovery,
-    Pool,
-    discover,
-    sample_table,
-    shown_columns,
-    to_columns,
-)
+from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, sample_table, shown_columns, to_columns
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
 from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text

@@ -6,12 +6,7 @@ from typing import Any, Unpack
 
 import pyarrow.csv as pacsv
 
-from unskew.diagnosis.click_models import (
-    CLICK_MODELS,
-    ClickModelComparison,
-    fit_and_compare,
-    read_pages,
-)
+from unskew.diagnosis.click_models import CLICK_MODELS, ClickModelComparison, fit_and_compare, read_pages
 from unskew.diagnosis.click_models.fitted import FILE, PAIRS, find_model, fit_model, write_model
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json

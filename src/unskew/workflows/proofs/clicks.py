@@ -6,12 +6,7 @@ from unskew.learning.losses import list_log_softmax
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
-from unskew.measuring import (
-    auc_metric,
-    click_loglikelihood_metric,
-    perplexity_by_rank_metric,
-    perplexity_metric,
-)
+from unskew.measuring import auc_metric, click_loglikelihood_metric, perplexity_by_rank_metric, perplexity_metric
 from unskew.types import Log
 
 

@@ -28,10 +28,7 @@ from unskew.workflows.proofs.proof import Examined, prove
 
 MEASURED = Ours("measured.json", PAGE_FILES)
 """What lies in a folder of `measure`."""
-NEEDED = (
-    *(("buckets", "by_frequency"), ("by_frequency", "lists")),
-    *(("outcomes", "lists"), ("outcomes", "log")),
-)
+NEEDED = (*(("buckets", "by_frequency"), ("by_frequency", "lists")), *(("outcomes", "lists"), ("outcomes", "log")))
 """Options, and what nothing comes of them without."""
 
 

@@ -11,13 +11,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
 from unskew.logs.reader import AnyLog, StoredLog, TableLog, open_log, opened, place_of
-from unskew.measuring import (
-    Empty,
-    PageNdcg,
-    measure_ranking,
-    page_ndcg_metric,
-    rank_weights,
-)
+from unskew.measuring import Empty, PageNdcg, measure_ranking, page_ndcg_metric, rank_weights
 from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import known_mean

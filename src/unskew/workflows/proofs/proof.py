@@ -23,14 +23,7 @@ from unskew.errors import ConfigError, DataError, located
 from unskew.examination import Examination
 from unskew.learning.scoring.scorer import load_scorer
 from unskew.logs.reader import AnyLog, opened
-from unskew.measuring import (
-    ClickEvidence,
-    Judge,
-    LoggedPages,
-    examination_of,
-    places,
-    shown_places,
-)
+from unskew.measuring import ClickEvidence, Judge, LoggedPages, examination_of, places, shown_places
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
 from unskew.names import NO_NAMES, Names

@@ -14,17 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError
-from unskew.files import (
-    Ours,
-    beside,
-    is_free,
-    locked,
-    read_json,
-    refuse_existing,
-    remove,
-    restore,
-    told_of_disks,
-)
+from unskew.files import Ours, beside, is_free, locked, read_json, refuse_existing, remove, restore, told_of_disks
 from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.scorer import MODEL
 from unskew.logs.log import hash_arrays

@@ -161,12 +161,7 @@ class RunSources:
         if taken is not None and in_files(sources, self.features):
             sources = self._with_features(sources)
         candidates = [each for each in shown or () if is_frame(each) or each.exists()]
-        how: dict[str, Any] = {
-            "texts": texts,
-            "names": self.names,
-            "candidates": candidates,
-            "taken": taken,
-        }
+        how: dict[str, Any] = {"texts": texts, "names": self.names, "candidates": candidates, "taken": taken}
         return self._tracked(read_lists(sources, self.files.doc_ids, **how))
 
     def _with_features(self, sources: list[Any]) -> list[Any]:

@@ -25,14 +25,7 @@ from unskew.results import Result
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import documents
-from unskew.workflows.twins.fitting import (
-    MODELS,
-    chosen_model,
-    drawn_relevance,
-    examined,
-    grades,
-    typical_ranks,
-)
+from unskew.workflows.twins.fitting import MODELS, chosen_model, drawn_relevance, examined, grades, typical_ranks
 
 CHUNK = 100_000
 """Pages whose clicks are drawn at a time."""

@@ -23,15 +23,7 @@ from pathlib import Path
 
 from unskew.logs.ingest.formats.records import HELD, Reader, lines
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.logs.ingest.formats.values import (
-    Broken,
-    identifier,
-    optional_identifier,
-    text,
-    time,
-    utf8,
-    whole,
-)
+from unskew.logs.ingest.formats.values import Broken, identifier, optional_identifier, text, time, utf8, whole
 from unskew.tables.reading.options import IngestOptions
 
 LONGEST_PAGE = 2**20
