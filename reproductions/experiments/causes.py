@@ -1,6 +1,6 @@
 """Causal discovery on pages whose causes are known: precision and recall of edges into the click.
 
-    python reproductions/experiments/causes.py --worlds 20 --sample 1000 [--weak]
+    python reproductions/experiments/causes.py --worlds 20 [--test kci] [--weak]
 
 Each world has its own lists, its own strengths of every cause, and some causes taken out at random. With --weak
 media lure and height draws as little as in the worlds that came first, before they were made stronger.
@@ -25,7 +25,7 @@ def weaker(page):
     return page.model_copy(update={"lure": (0.0, top / 2, top), "sees": page.sees and 0.8 + (page.sees - 1) * 0.7})
 
 
-def one(seed: int, sample: int, test: str, alpha: float, weak: bool):
+def one(seed: int, sample: int | None, test: str, alpha: float, weak: bool):
     """The true causes of clicks, those found, all edges, and the processor time of one world."""
     page = weaker(random_page(seed)) if weak else random_page(seed)
     lists = unskew.make_lists(queries=1000, features=10, documents=12, seed=seed, world=seed)
@@ -43,8 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--worlds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--sample", type=int, default=1000)
-    parser.add_argument("--test", default="kci")
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--test", default="both")
     parser.add_argument("--alpha", type=float, default=0.05)
     parser.add_argument("--weak", action="store_true")
     asked = parser.parse_args()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from unskew.diagnosis.causal.discovery import (
     Discovery,
     Pool,
     TieredTests,
-    TooSlow,
     discover,
     library,
     read_edges,
@@ -209,7 +209,7 @@ def test_rare_categories_are_taken_as_one() -> None:
 def test_tiers_decide_what_is_tested() -> None:
     """Which pairs are asked for at all, of which sample, and that no pair is asked for once it is parted."""
     made = variables_of(world())
-    tests = TieredTests((made, made), Discovery(test="gsq"), None)
+    tests = TieredTests((made, made), Discovery(test="gsq"))
     r, other, position, click = (made.names.index(n) for n in ("relevance", "serp_other", "position", "click"))
     calls: list[tuple[str, set[int], tuple[int, ...]]] = []
 
@@ -304,11 +304,36 @@ def test_repetitions_say_how_often() -> None:
     assert graph.facts["repeats"] == 4
 
 
-def test_the_time_limit() -> None:
-    with pytest.raises(TooSlow, match="not found in 1e-09 seconds, after 0 tests; give a smaller sample="):
-        found(world(), seconds=1e-9)
+def test_a_search_cut_short_leaves_causes_too_many_and_never_none() -> None:
+    """No test made is the full graph; every further one may only take edges away."""
+    edges = []
+    for tests in (0, 1, 3, 8, None):
+        graph = found(world(), tests=tests, test="gsq")
+        edges.append({edge.pair for edge in graph.edges})
+        assert graph.facts["tests"] <= (100 if tests is None else tests)
+        assert any("edges that were left stay" in note for note in graph.notes) == (tests in (0, 1, 3))
+    assert len(edges[0]) == 6
+    assert all(later <= before for before, later in itertools.pairwise(edges))
+    assert edges[-1] == edges[3] < edges[0]
     with pytest.raises(ConfigError, match="kci takes 5000 impressions at most"):
-        found(world(), sample=5001)
+        found(world(), sample=5001, test="kci")
+
+
+def test_kernels_are_asked_where_counts_part_numbers_that_were_cut() -> None:
+    """In the second quarter of a number, which counts take as one, clicks turn from side to side."""
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=4000)
+    low, high = np.quantile(size, [0.25, 0.5])
+    within = (size - low) / (high - low)
+    chance = 0.5 + 0.45 * np.where((within > 0) & (within < 1), np.sin(2 * np.pi * within), 0.0)
+    columns = {"serp_size": size, "serp_kind": np.array(list("ab") * 2000), "click": rng.random(4000) < chance}
+    counts, both = (found(columns, test=test, sample=4000) for test in ("gsq", "both"))
+    assert counts.parents("click") == ()
+    assert both.parents("click") == ("serp_size",)
+    made = variables_of(columns)
+    tests = TieredTests((made, made), Discovery(test="both"))
+    assert tests._cut == {made.names.index("serp_size")}
+    assert len(tests._kernels[0].variables[0]) == 1000
 
 
 def test_never_a_forbidden_edge_whatever_the_data(log: Log) -> None:

@@ -247,6 +247,17 @@ def test_a_graph_is_looked_for_when_due_and_kept_where_nothing_is_told() -> None
     assert ["position", "click"] in causes.notes()["graph"]
 
 
+def test_a_first_look_that_tells_nothing_leaves_every_cause() -> None:
+    variables = [Variable("position", "ordinal", 7), Variable("serp_height", "continuous", 0)]
+    causes, quiet = PageCauses(variables, None, Discovery(sample=200, test="gsq")), seen()
+    values = {**quiet.values, "serp_height": torch.randn_like(quiet.score)}
+    with pytest.warns(UserWarning, match="all that the page shows is taken for a cause: .*every impression"):
+        causes.follow(Seen(quiet.score, values, torch.zeros_like(quiet.clicks), quiet.shown), 0, 5)
+    assert causes.of_click().tolist() == [1.0, 1.0]
+    weights, _ = causes.weigh(Seen(quiet.score, values, quiet.clicks, quiet.shown), grid=4, clip=5.0)
+    assert weights is not None
+
+
 def test_no_weights_without_confounding() -> None:
     variables, names = [Variable("position", "ordinal", 7)], ("relevance", "position", "click")
     for edges, asked in (([("position", "click")], False), ([("relevance", "position")], False)):

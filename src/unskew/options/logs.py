@@ -232,12 +232,14 @@ class CausesArguments(OnEngine):
     run: Place = option(None, "Run folder whose scores stand for relevance.")
     features: Files = option(None, "Features of the log's documents, for --run; repeatable.")
     test: str = option(
-        "kci", "kci, rcit, fastkci, or gsq for discrete columns.", known=("kci", "rcit", "fastkci", "gsq")
+        "both",
+        "both (counts, and kernels where these may tell more), kci, rcit, fastkci or gsq.",
+        known=("both", "kci", "rcit", "fastkci", "gsq"),
     )
     alpha: float = option(0.05, "Level of the tests.")
-    sample: int = option(1000, "Impressions to test on.", ge=50)
+    sample: int | None = option(None, "Impressions to test on; 10,000 to count, 1,000 for kernels if none.", ge=50)
     repeats: int = option(0, "Other samples, to see how often an edge is found.", ge=0)
-    seconds: float | None = option(300.0, "Time limit.")
+    tests: int | None = option(2000, "Tests of a graph at most; edges that are left then stay.", ge=0)
     seed: int = SEED
     out: Place = option(None, "Folder for graph.json, graph.dot and the report.")
     doc_ids: bool = DOC_IDS

@@ -142,6 +142,12 @@ def graph_of(variables: Sequence[str], edges: Iterable[tuple[str, str]]) -> Caus
     return CausalGraph(in_tiers(variables), tuple(Edge(*edge) for edge in given))
 
 
+def full_graph(variables: Sequence[str]) -> CausalGraph:
+    """relevance -> x -> click for every x of the page."""
+    page = [name for name in variables if tier(name) == 1]
+    return graph_of(variables, [edge for x in page for edge in ((RELEVANCE, x), (x, CLICK))])
+
+
 def in_tiers(variables: Iterable[str]) -> tuple[str, ...]:
     """The variables by tier, each tier as given."""
     return tuple(sorted(dict.fromkeys(variables), key=tier))

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, library
-from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
+from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, full_graph, graph_of
 from unskew.diagnosis.causal.variables import order_scores
 from unskew.errors import DataError
 from unskew.logs.presentation import Kind, Presentation
@@ -266,7 +266,7 @@ class PageCauses(nn.Module):
         self.names = names_of(variables)
         self.influence = Influence(variables)
         self.asked = asked
-        self.memory = Memory(len(self.names), asked.sample) if known is None and library() else None
+        self.memory = Memory(len(self.names), asked.size) if known is None and library() else None
         self.register_buffer("edges", self.matrix(graph_of(self.names, ()) if known is None else known))
         self.register_buffer("effective", torch.ones(()))
 
@@ -289,7 +289,10 @@ class PageCauses(nn.Module):
                 self.look(step)
 
     def look(self, step: int) -> None:
-        """Look for the graph in the latest impressions; what tells nothing, or too late, leaves it as it was."""
+        """Look for the graph in the latest impressions; one that was found stays where they tell nothing.
+
+        Where none was, all that the page shows is taken for a cause.
+        """
         if self.memory is None:
             return
         rows, extra = self.memory.held()
@@ -300,8 +303,12 @@ class PageCauses(nn.Module):
         try:
             found = discover(Pool.of(columns, extra.numpy()), self.asked.model_copy(update={"seed": step}))
         except DataError as error:
-            warnings.warn(f"the causal graph stays as it is: {error}", stacklevel=3)
-            return
+            there = self.of_click().any()
+            what = "the causal graph stays as it is" if there else "all that the page shows is taken for a cause"
+            warnings.warn(f"{what}: {error}", stacklevel=3)
+            if there:
+                return
+            found = full_graph(self.names)
         self.edges.copy_(self.matrix(found))
 
     def weigh(self, seen: Seen, *, grid: int, clip: float) -> tuple[Tensor | None, Tensor]:

@@ -25,7 +25,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.diagnosis.causal.discovery import Discovery, Edges
-from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
+from unskew.diagnosis.causal.graph import CLICK, POSITION, CausalGraph, full_graph, graph_of
 from unskew.diagnosis.causal.page import HIDDEN, WIDTH, PageCauses, PageEncoding, Seen, names_of, page_variables
 from unskew.learning.losses import page_count
 from unskew.learning.methods.bases import ClickLogits, LevelConfig
@@ -99,7 +99,7 @@ class BALConfig(LevelConfig):
     """Steps of the naive method at first: enough to know what stands for relevance, not to learn the bias."""
     refresh: Annotated[int, Field(ge=1)] = 100
     """Steps between two graphs."""
-    discovery: Discovery = Discovery(alpha=0.1, seconds=120.0)
+    discovery: Discovery = Discovery(alpha=0.1)
     """How a graph is looked for; a cause that is missed costs more here than one too many, so alpha is larger."""
 
     @property
@@ -141,4 +141,4 @@ class FBBAL(BALConfig):
 
     def known(self, names: tuple[str, ...]) -> CausalGraph:
         """relevance -> x -> click for every x."""
-        return graph_of(names, [edge for x in names[1:-1] for edge in ((RELEVANCE, x), (x, CLICK))])
+        return full_graph(names)

@@ -37,11 +37,11 @@ def causes(
     relevance: str | None = None,
     run: Path | str | None = None,
     features: Sequence[str] | None = None,
-    test: str = "kci",
+    test: str = "both",
     alpha: float = 0.05,
-    sample: int = 1000,
+    sample: int | None = None,
     repeats: int = 0,
-    seconds: float | None = 300.0,
+    tests: int | None = 2000,
     seed: int = 0,
     doc_ids: bool = False,
     out: Path | str | None = None,
@@ -54,10 +54,10 @@ def causes(
     `factors` are the `serp_*` columns to look at, all unless given; the position always is. `columns` says theirs
     for ours where a file has other names. Relevance is what a
     column says (`relevance`, or `logging_score` where the log has it), or the score of a `run` for the `features`
-    of its documents. `test`, `alpha`, `sample`, `repeats`, `seconds` and `seed` are of `Discovery`. With `out` a
+    of its documents. `test`, `alpha`, `sample`, `repeats`, `tests` and `seed` are of `Discovery`. With `out` a
     folder is written: `graph.json` and `graph.dot`. `connection` says how the engine is reached.
     """
-    said = {"test": test, "alpha": alpha, "sample": sample, "repeats": repeats, "seconds": seconds, "seed": seed}
+    said = {"test": test, "alpha": alpha, "sample": sample, "repeats": repeats, "tests": tests, "seed": seed}
     asked = checked(Discovery, said, None)
     if (run is None) != (features is None) or (run is not None and relevance is not None):
         raise ConfigError(
