@@ -38,6 +38,10 @@ CLICKS = ("position", "trust", "cascade", "mixture")
 RATES, PAGES = (0.03, 0.2), (5, 50, 200)
 THETA = np.array([1, 0.72, 0.45, 0.33, 0.26, 0.20, 0.16, 0.13, 0.11, 0.09])
 RELEVANCE = np.array([0.02, 0.08, 0.2, 0.45, 0.9])
+MOST_WANTED = 2.0
+"""Scale of relevance where people leave after a click: no more than a tenth is clicked then, and more would have
+everything clicked that is looked at, so that clicks would tell nothing.
+"""
 FEATURES, DOCUMENTS, SHOWN, MOST = 12, 25, 10, 40_000
 AS_NOW = ("naive", "dla", "additive")
 
@@ -122,6 +126,8 @@ class World:
             used = scale
             click = self._at(np.minimum(scale * wanted, 0.95), drawn)
             scale *= np.clip(self.rate / max(click.mean(), 1e-6), 0.5, 2.0)
+            if self.clicks == "cascade":
+                scale = min(scale, MOST_WANTED)
         return click, used
 
     def _at(self, p: Array, drawn: Array) -> Array:
@@ -129,9 +135,9 @@ class World:
             return drawn < THETA * p
         if self.clicks == "trust":  # at the top what is not wanted is clicked too
             return drawn < THETA * (p + (1 - p) * 0.15 * THETA * self.rate)
-        first = drawn < p
-        going = np.cumprod(np.concatenate([np.ones((len(p), 1)), np.where(first, 0.3, 0.9)[:, :-1]], 1), 1)
-        cascade = first & (np.random.default_rng(self.seed).random(p.shape) < going)
+        first, stays = drawn < p, np.random.default_rng(self.seed).random(p.shape)
+        on = stays < np.where(first, 0.3, 0.9)  # who clicks mostly leaves, who does not mostly goes on
+        cascade = first & np.logical_and.accumulate(np.concatenate([np.ones((len(p), 1), bool), on[:, :-1]], 1), 1)
         if self.clicks == "cascade":
             return cascade
         return np.where(np.arange(len(p))[:, None] % 2 == 0, cascade, drawn < THETA * p)

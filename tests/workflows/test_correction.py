@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
-from unskew.workflows.runs.correction import Gains, Shows, make_safe
+from unskew.workflows.runs.correction import Gains, Shows, habits_of, make_safe
 
 THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
 QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1, "engine": "auto"}
@@ -183,18 +184,97 @@ def test_the_correction_is_believed_by_what_clicks_say_at_least() -> None:
     assert {a for a, b in nothing if b == 0} == {1.0}
 
 
+def test_clicks_of_a_query_count_for_what_they_tell_where_its_pairs_differ_by_more() -> None:
+    """Ten times the pages of a query tell hardly more of columns, if its pairs have ways of their own."""
+    draw, query = np.random.default_rng(5), np.repeat(np.arange(200), 6)
+    pages = np.where(query % 2, 100.0, 10.0)
+    own, column = draw.gamma(2.0, 0.5, 1200), draw.normal(size=1200)
+    clicks = draw.poisson(pages * own).astype(float)
+    prior = np.zeros(1), np.ones(1)
+    found = QueryChoices(column[:, None], pages, clicks, query).tempered(*prior)
+    p, total = QueryChoices(column[:, None], pages, clicks, query).chances(found.fit(*prior))
+    s = strength(clicks, total * p)
+    assert 1.5 < s < 3.5  # of what is left beside the level of the query
+    for number in (0, 1):
+        here = query == number
+        m = (total * p)[here]
+        share = m.sum() / (m.sum() + (m**2).sum() / s)
+        assert found.clicks[here] == pytest.approx(share * clicks[here], rel=0.01)
+    alike = QueryChoices(column[:, None], pages, draw.poisson(pages).astype(float), query)
+    assert alike.tempered(*prior).clicks.sum() == pytest.approx(alike.clicks.sum(), rel=0.05)
+
+
+def test_sides_that_say_the_same_are_doubted_together_and_one_that_misleads_is_left_out() -> None:
+    draw, query = np.random.default_rng(6), np.repeat(np.arange(40), 6)
+    truth, engine = draw.normal(size=(2, 240))
+    near = [truth + 0.7 * draw.normal(size=240) for _ in range(2)]
+    clicks = draw.poisson(1.5 * np.exp(engine + 0.5 * truth)).astype(float)
+
+    def weights(*sides: Array) -> tuple[float, list[float]]:
+        a, found = QueryChoices(np.stack([engine, *sides], 1), np.ones(240), clicks, query).joined()
+        return a, found.tolist()
+
+    a, both = weights(*near)
+    assert min(both) > 0.02
+    assert a == pytest.approx(1.0, abs=0.2)
+    _, (alone,) = weights(near[0])
+    assert sum(both) > alone
+    assert weights(near[0], -truth)[1] == pytest.approx([alone, 0.0])
+    assert weights(-near[0], -truth) == (1.0, [0.0, 0.0])
+
+
+def test_habits_are_what_features_say_of_the_engine_within_queries() -> None:
+    draw, queries = np.random.default_rng(7), 60
+    x = draw.normal(size=(queries * 8, 3))
+    x[:, 2] = np.repeat(100 * np.arange(queries), 8)  # of the query alone
+    prior = EnginePrior((0.4, 0.2, 0.1, 0.05), "numbers")
+    score = 2 * x[:, 0] - x[:, 1] + 0.1 * draw.normal(size=len(x))
+    rank = (np.argsort(np.argsort(-score.reshape(queries, 8), 1), 1) + 1.0).ravel()
+    lists = Lists(x, np.arange(queries + 1) * 8, np.zeros(len(x), np.int16), np.arange(queries))
+    row = np.flatnonzero(rank < 5)
+    log = Log(
+        lists, np.arange(queries), np.arange(queries + 1) * 4, row, rank[row].astype(np.int16), np.zeros(len(row))
+    )
+    log = log.with_ranks()
+
+    class Plain:
+        card = SimpleNamespace(features=3)
+
+        def prepared(self, some: Lists) -> Array:
+            return np.column_stack([some.features, some.features])  # texts come after
+
+    found = habits_of(Plain(), log, prior)  # type: ignore[arg-type]
+    assert found is not None
+    target = prior.log_at(np.minimum(rank, 5.0)).reshape(queries, 8)
+    centred = [
+        (each.reshape(queries, 8) - each.reshape(queries, 8).mean(1, keepdims=True)).ravel()
+        for each in (*x.T[:2], target)
+    ]
+    gram = np.array([[one @ other for other in centred] for one in centred])
+    expected = np.linalg.solve(gram[:2, :2] * (1 + np.eye(2) * 30 / len(x)), gram[:2, 2])
+    assert found.tolist() == pytest.approx([*expected, 0.0], abs=1e-4)
+
+
+def test_reasons_add_up_to_the_score_without_the_engine() -> None:
+    draw = np.random.default_rng(8)
+    prepared, parts = draw.normal(size=(2, 5, 4))
+    found = Combination(EnginePrior((0.4, 0.1), "numbers"), 1.0, 0.5, 0.0, 9, 2.0, np.array([1.0, -1.0, 0.5]))
+    lists = Lists(prepared, np.array([0, 5]), np.zeros(5, np.int16), np.array([0]))
+    sides = np.stack([parts.sum(1), found.imitated(prepared)], 1)
+    assert found.reasons(parts, prepared).sum(1) == pytest.approx(found.scores(sides, lists), abs=1e-5)
+
+
 def test_a_document_without_a_rank_has_the_mean() -> None:
     found = Combination(EnginePrior((0.4, 0.1), "numbers"), 1.0, 1.0, -1.5, 100)
     lists = Lists(np.zeros((3, 1), np.float32), np.array([0, 3]), np.zeros(3, np.int16), np.array([0]))
     ranked = replace(lists, shown=np.array([1.0, np.nan, 2.0]))
-    scores = found.scores(np.zeros(3), ranked)
+    scores = found.scores(np.zeros((3, 2)), ranked)
     assert scores[1] == pytest.approx(-1.5)
     assert scores[0] > scores[1] > scores[2]
-    assert found.scores(np.array([1.0, 2.0, 3.0]), lists).tolist() == [
-        1.0,
-        2.0,
-        3.0,
-    ]  # nothing is known of an engine
+    told = np.array([[1.0, 0.0], [2.0, 5.0], [3.0, 0.0]])  # nothing is known of an engine
+    assert found.scores(told, lists).tolist() == [1.0, 2.0, 3.0]
+    assert replace(found, imitation=1.0).scores(told, lists).tolist() == [1.0, 7.0, 3.0]
+    assert replace(found, weight=0.0).scores(told, lists).tolist() == [1.0, 2.0, 3.0]  # neither has a say
 
 
 def test_pairs_are_known_by_both_ids() -> None:

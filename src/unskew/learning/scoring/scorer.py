@@ -246,20 +246,24 @@ class Scorer(ABC):
 
     def _score(self, lists: Lists) -> Array:
         """What documents are ranked by, [N]."""
-        found = self.correction(lists)
-        return found if self.combination is None else self.combination.scores(found, lists)
+        sides = self.sides(lists)
+        return np.asarray(sides[:, 0]) if self.combination is None else self.combination.scores(sides, lists)
 
     def correction(self, lists: Lists) -> Array:
         """What the model says by itself, without the engine's order and without clicks of pairs, [N]."""
-        if 0 < len(lists.features) <= _CHUNK:
-            return self.score_prepared(self.prepared(lists), lists.sizes)
-        scores = np.zeros(len(lists.features), dtype=np.float32)
-        for first, last in list_chunks(lists.offsets):
-            part = lists.take(slice(first, last))
-            scores[lists.offsets[first] : lists.offsets[last]] = self.score_prepared(
-                self.prepared(part), part.sizes
-            )
-        return scores
+        return np.asarray(self.sides(lists)[:, 0])
+
+    def sides(self, lists: Lists) -> Array:
+        """What the model says by itself, and what features say of the engine's order, [N, 2]."""
+        parts = [slice(first, last) for first, last in list_chunks(lists.offsets)]
+        some = [lists] if len(parts) == 1 else [lists.take(part) for part in parts]
+        scores = [self.sides_of(self.prepared(each), each.sizes) for each in some]
+        return np.concatenate([np.zeros((0, 2), np.float32), *scores])
+
+    def sides_of(self, documents: Array, sizes: Array) -> Array:
+        """The same of prepared documents."""
+        own, engine = self.score_prepared(documents, sizes), self.combination
+        return np.stack([own, np.zeros_like(own) if engine is None else engine.imitated(documents)], 1)
 
 
 @dataclass

@@ -139,8 +139,11 @@ class Served(Scorer):
         """Scores of lists, a table by name or a matrix; `seen` [n] says of lists whose clicks are known."""
         if not isinstance(documents, Lists) or not len(documents.features):
             return super().score(documents)
-        found = method_score(self.outputs(self.prepared(documents), documents.sizes, seen))
-        return found if self.combination is None else self.combination.scores(found, documents)
+        prepared = self.prepared(documents)
+        found = method_score(self.outputs(prepared, documents.sizes, seen))
+        if self.combination is None:
+            return found
+        return self.combination.scores(np.stack([found, self.combination.imitated(prepared)], 1), documents)
 
     def why(self, lists: Lists, *, seen: Array | None = None) -> tuple[str, Array]:
         """How reasons were found, and what each feature as it is adds to a score, [n, D].
@@ -153,7 +156,7 @@ class Served(Scorer):
         prepared = self.prepared(lists)
         how, parts = self._reasons(prepared, self.outputs(prepared, lists.sizes, seen))
         if self.combination is not None:
-            how, parts = f"{how}, beside the order of the engine", self.combination.weight * parts
+            how, parts = f"{how}, beside the order of the engine", self.combination.reasons(parts, prepared)
         if self.texts is not None:
             parts, how = parts[:, : self.card.features], f"{how}, texts left out"
             if not parts.shape[1]:
@@ -184,7 +187,7 @@ class Served(Scorer):
 
     def numbers(self) -> dict[str, Array]:
         """The arrays that were read, besides those of the scaling."""
-        apart = ("scaler.", "pairs.")
+        apart = ("scaler.", "pairs.", "engine.")
         return {name: value for name, value in self.arrays.items() if not name.startswith(apart)}
 
     def write_files(self, folder: Path) -> None:

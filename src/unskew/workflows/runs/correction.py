@@ -5,7 +5,7 @@ clicks is relevance and how much is place, and a run begins as the engine only i
 
 A safe run goes no further from that order than held-out clicks carry it:
 
-    score of a share x   a e + x b s                    of the correction s, x = 0 is the order shown
+    score of a share x   a e + x (b s + c t)            of the correction, x = 0 is the order shown
     gain of a share      sum over held-out clicks of w (1 / log2(1 + rank with it) - 1 / log2(1 + rank as shown))
     w                    1 / examination at the rank of the click, at most 10; 1 where examination is not known
     lower bound          Student's, over queries, at risk / (number of shares)
@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.engine_prior import EnginePrior, factors, levels, strength
 from unskew.examination import Examination
-from unskew.learning.scoring.combination import BELIEF, Combination, KnownPairs, QueryChoices
+from unskew.learning.scoring.combination import Combination, KnownPairs, QueryChoices, within
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.reduction import rank_counts
 from unskew.options.runs import Beginning
@@ -40,6 +40,8 @@ from unskew.workflows.runs.data import LogData, TrainingData
 
 FEWEST_CLICKS = 30
 """Held-out clicks below which the engine's order is kept as it is."""
+ROWS, RIDGE = 50_000, 30.0
+"""Documents that the engine's habits are learned from, about; how many say that a feature means nothing."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Begun(Result):
         found = self.combination
         ranks, fall = len(found.prior.relevance), found.prior.steepness
         steep = f"mean relevance falls {fall:.1f} times from rank 1 to rank {ranks}"
-        if not found.weight:
+        if not found.moved:
             return f"The score is the order shown ({steep}): {found.clicks:,} held-out clicks carry no correction."
         kept = " and the clicks of each pair" if found.pairs is not None and found.pairs.gains.any() else ""
         if found.scale < 0.005:
@@ -126,7 +128,7 @@ class Begun(Result):
             return self
         logs = [log for log in (data.train, data.held_out) if log is not None and log.lists is data.train.lists]
         alone = replace(model.combination, pairs=None)
-        score = alone.scores(model.correction(data.train.lists), data.train.lists).astype(float)
+        score = alone.scores(model.sides(data.train.lists), data.train.lists).astype(float)
         model.combination = replace(alone, pairs=Shows.of(logs, self.examination).pairs(score, clicks=clicks))
         return replace(self, combination=model.combination)
 
@@ -141,7 +143,8 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     prior, examination, reason = engine_of(data.train, engine)
     if prior is None:
         return Begun(None, f"the log tells no examination, {reason}")
-    model.combination = combine(model, data.held_out, prior, examination)
+    model.combination = Combination(prior, 1.0, 0.0, 0.0, 0, habits=habits_of(model, data.train, prior))
+    model.combination = combine(model, data.held_out, examination)
     return Begun(model.combination, None, examination)
 
 
@@ -165,29 +168,44 @@ def examination_of(log: Log) -> tuple[Examination | None, str | None]:
     return (None, reason) if curve is None else (curve.usable().reaching(int(log.position.max())), None)
 
 
-def combine(model: Scorer, held: Log, prior: EnginePrior, examination: Examination | None) -> Combination:
-    """The weights of engine and correction, by pages that the model has not learned from."""
-    shows = Shows.of([held], examination)
+def habits_of(model: Scorer, log: Log, prior: EnginePrior) -> Array | None:
+    """What each prepared feature [D] says of where the engine puts documents of a query, linear, from no click.
+
+    What no page of a query shows counts as below the last rank.
+    """
+    if not model.card.features:
+        return None  # it reads texts alone
+    queries = np.unique(log.query)
+    sizes = log.lists.sizes[queries]
+    lists = log.lists.take(queries[(sizes > 0) & (np.cumsum(sizes) - sizes < ROWS)])
+    assert lists.shown is not None, "a log to learn from has ranks"
+    x = model.prepared(lists)[:, : model.card.features].astype(float)
+    below = float(len(prior.relevance) + 1)
+    both = np.column_stack([prior.log_at(np.where(np.isnan(lists.shown), below, lists.shown)), x])
+    means = np.add.reduceat(both, lists.offsets[:-1]) / lists.sizes[:, None]
+    both -= np.repeat(means, lists.sizes, axis=0)
+    products = both[:, 1:].T @ both
+    spread = np.diag(products[:, 1:]) / len(both)
+    return np.linalg.solve(products[:, 1:] + np.diag(RIDGE * spread + 1e-9), products[:, 0]).astype(np.float32)
+
+
+def combine(model: Scorer, held: Log, examination: Examination | None) -> Combination:
+    """The weights of the engine and of both sides, by pages that the model has not learned from."""
+    shows, begun = Shows.of([held], examination), model.combination
     lists, clicks = held.lists, int((held.click > 0).sum())
     assert lists.shown is not None, "a log to learn from has ranks"
-    engine = prior.log_at(lists.shown)
+    assert begun is not None, "it has begun"
+    engine = begun.prior.log_at(lists.shown)
     ranked = shows.rows[~np.isnan(engine[shows.rows])]
-    middle = float(engine[ranked].mean()) if len(ranked) else float(prior.log_at(np.ones(1))[0])
+    middle = float(engine[ranked].mean()) if len(ranked) else float(begun.prior.log_at(np.ones(1))[0])
+    begun = replace(begun, scale=1.0, weight=0.0, imitation=0.0, middle=middle, clicks=clicks)
     if clicks < FEWEST_CLICKS:
-        return Combination(prior, 1.0, 0.0, middle, clicks)
-    engine = np.where(np.isnan(engine), middle, engine)
-    correction = model.correction(lists).astype(float)
-    spread = max(float(within(correction[shows.rows], shows.query)), 1e-9)
-    mean, deviation = np.array([1.0, 0.0]), BELIEF / np.array([1.0, spread])
-    scale, weight = shows.choices(engine, correction).doubted(mean, deviation)
-    return Combination(prior, scale, weight, middle, clicks)
-
-
-def within(values: Array, query: Array) -> float:
-    """Standard deviation of values [M] within their queries."""
-    _, place = np.unique(query, return_inverse=True)
-    mean = np.bincount(place, values) / np.bincount(place)
-    return float(np.sqrt(np.square(values - mean[place]).mean()))
+        return begun
+    sides = model.sides(lists).astype(float)
+    spread = np.array([max(within(side[shows.rows], shows.query), 1e-9) for side in sides.T])
+    choices = shows.choices(np.where(np.isnan(engine), middle, engine), *(sides / spread).T)
+    scale, (weight, imitation) = choices.joined()
+    return replace(begun, scale=scale, weight=float(weight / spread[0]), imitation=float(imitation / spread[1]))
 
 
 # ---- safe ----
@@ -237,7 +255,7 @@ def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
     """Hold a model that begins as the engine back to what held-out clicks carry."""
     combination = begun.combination
     assert combination is not None
-    usual, shuffled = gains_of(model, held, combination.prior, begun.examination)
+    usual, shuffled = gains_of(model, held, begun.examination)
     against = shuffled.bounds(-1).max() > 0 if shuffled is not None else False
     bounds = usual.bounds()
     best = int(bounds.argmax())
@@ -246,7 +264,7 @@ def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
     else:
         safety = Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
     scale = combination.scale if safety.share else 1.0  # what features made superfluous is all that is left
-    model.combination = replace(combination, scale=scale, weight=safety.share * combination.weight)
+    model.combination = replace(shared(combination, safety.share), scale=scale)
     return replace(begun, combination=model.combination), safety
 
 
@@ -276,19 +294,22 @@ class Gains:
         return lower
 
 
-def gains_of(
-    model: Scorer, held: Log, prior: EnginePrior, examination: Examination | None
-) -> tuple[Gains, Gains | None]:
+def shared(combination: Combination, share: float) -> Combination:
+    """A share of the correction."""
+    return replace(combination, weight=share * combination.weight, imitation=share * combination.imitation)
+
+
+def gains_of(model: Scorer, held: Log, examination: Examination | None) -> tuple[Gains, Gains | None]:
     """Gains by all held-out clicks, weighted; and by raw ones on shuffled slots, where there are some."""
     lists, query = held.lists, np.repeat(held.query, held.sizes)
-    correction, half = model.correction(lists), np.random.default_rng(0).permutation(len(lists)) % 2
+    sides, half = model.sides(lists), np.random.default_rng(0).permutation(len(lists)) % 2
     gain = np.zeros((len(SHARES), len(held.row)))
     for judged in (0, 1):
         here = half[query] == judged
-        weights = combine(model, held.take(half[held.query] != judged), prior, examination)
-        before = discounts(replace(weights, scale=1.0, weight=0.0), correction, lists)
+        weights = combine(model, held.take(half[held.query] != judged), examination)
+        before = discounts(replace(shared(weights, 0.0), scale=1.0), sides, lists)
         for number, share in enumerate(SHARES):
-            after = discounts(replace(weights, weight=share * weights.weight), correction, lists)
+            after = discounts(shared(weights, share), sides, lists)
             gain[number, here] = (after - before)[held.row[here]]
     w = 1.0 if examination is None else np.minimum(1 / examination.at(held.position), CLIP)
     usual = by_query(gain, held.click * w, query)
@@ -304,9 +325,9 @@ def by_query(gain: Array, clicks: Array, query: Array) -> Gains:
     return Gains(total[total > 0], sums[:, total > 0])
 
 
-def discounts(combination: Combination, correction: Array, lists: Lists) -> Array:
+def discounts(combination: Combination, sides: Array, lists: Lists) -> Array:
     """1 / log2(1 + rank) of every document in its list, [N]."""
-    score, query = combination.scores(correction, lists), np.repeat(np.arange(len(lists)), lists.sizes)
+    score, query = combination.scores(sides, lists), np.repeat(np.arange(len(lists)), lists.sizes)
     order = np.lexsort((-score, query))
     ranks = np.empty(len(score))
     ranks[order] = np.arange(len(score)) - lists.offsets[query[order]] + 1

@@ -20,11 +20,11 @@ import numpy as np
 from unskew.engine_prior import EnginePrior
 from unskew.examination import Examination
 from unskew.learning.methods import Learner
-from unskew.learning.scoring.combination import BELIEF
+from unskew.learning.scoring.combination import BELIEF, within
 from unskew.results import Result
 from unskew.settings import Table
 from unskew.types import Array, Log
-from unskew.workflows.runs.correction import Shows, within
+from unskew.workflows.runs.correction import Shows
 
 
 @dataclass(frozen=True)
