@@ -22,7 +22,7 @@ import pytest
 import unskew
 from unskew.errors import DataError, RunError, StoreError
 from unskew.names import Names
-from unskew.serving.store import Store, contents, lmdb_files, open_store, redis_keys
+from unskew.serving.store import Store, View, contents, lmdb_files, open_store, redis_keys
 from unskew.serving.store.store import StoreHead, item_key, rows_of
 from unskew.tracking.features import FEATURES, feature_vector
 from unskew.tracking.windows import Lookup
@@ -301,13 +301,94 @@ def test_a_file_that_was_cut_or_damaged_is_an_error(tmp_path: Path) -> None:
         store.put(items=[ITEMS])
         file = tmp_path / "features" / f"items-{store.view().version['items']}.lmdb"
     content = file.read_bytes()
-    for damage, says in ((content[:5000], "was cut"), (b"x" * len(content), "damaged")):
+    for damage, says in (
+        (content[:5000], "was cut"),
+        (b"x" * len(content), "damaged, it is not what was written"),
+    ):
         file.write_bytes(damage)
         with pytest.raises(StoreError, match=says):
             open_store(tmp_path / "features").view().get_items(["a"])
     (tmp_path / "features" / "features.json").write_text("{")
     with pytest.raises(StoreError, match="damaged, or of another version"):
         open_store(tmp_path / "features").view().get_items(["a"])
+
+
+def look_up(view: View) -> None:
+    assert {*view.parts} == {"items", "clicks"}
+    view.get_items(["a"])
+    view.get_clicks("q1", ["a"])
+
+
+def test_no_flipped_bit_is_silent(tmp_path: Path, tracked: Path) -> None:
+    place, drawn = tmp_path / "features", np.random.default_rng(0)
+    with open_store(place) as store:
+        store.put(items=[ITEMS], tracked=tracked)
+    files = sorted(place.iterdir())
+    assert len(files) == 3
+    for at in range(150):
+        file = files[at % 3]
+        content = file.read_bytes()
+        flipped = bytearray(content)
+        flipped[drawn.integers(len(content))] ^= 1 << int(drawn.integers(8))
+        file.write_bytes(flipped)
+        with pytest.raises(StoreError, match=r"damaged|missing|cut|no store|has no") as told:
+            look_up(open_store(place).view())
+        assert str(place) in str(told.value)
+        file.write_bytes(content)
+    assert open_store(place).view().get_items(["a"]).known.all()
+
+
+def test_what_a_disk_or_lmdb_says_is_told_with_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lmdb
+
+    place = tmp_path / "features"
+    with open_store(place) as store:
+        store.put(items=[ITEMS])
+        view = store.view()
+
+        def broken(*_: object, **__: object) -> None:
+            raise lmdb.CorruptedError("MDB_CORRUPTED: Located page was wrong type")
+
+        part: Any = view.parts["items"]
+        monkeypatch.setattr(part, "_env", type("Env", (), {"begin": staticmethod(broken)}))
+        with pytest.raises(StoreError, match=r"items-.*MDB_CORRUPTED.*; put the features there anew"):
+            view.get_items(["a"])
+        monkeypatch.setattr(lmdb, "open", broken)
+        with pytest.raises(StoreError, match=f"{place}: MDB_CORRUPTED.*what was there stays"):
+            store.put(items=[ITEMS])
+    (tmp_path / "a_file").write_text("")
+    with pytest.raises(StoreError, match=r"Not a directory.*choose another place"):
+        open_store(tmp_path / "a_file" / "features").put(items=[ITEMS])
+    (place / "features.json").unlink()
+    (place / "features.json").mkdir()
+    with pytest.raises(StoreError, match=r"Is a directory|damaged"):
+        open_store(place).view()
+
+
+def test_others_look_up_in_the_old_while_a_new_file_is_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "features") as store:
+        store.put(items=[ITEMS])
+        old = store.view().version
+        begun, go_on, hashed = threading.Event(), threading.Event(), lmdb_files.digest_of
+
+        def slow(path: Path) -> str:
+            begun.set()
+            assert go_on.wait(20)
+            return hashed(path)
+
+        with open_store(tmp_path / "features") as writer:
+            new = writer.put(items=[ITEMS])
+        lmdb_files._open_files.clear()  # else this process has it open
+        monkeypatch.setattr(lmdb_files, "digest_of", slow)
+        opening = threading.Thread(target=store.view)
+        opening.start()
+        assert begun.wait(20)
+        assert store.view().version == old
+        go_on.set()
+        opening.join()
+        assert store.view().version == new
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path, tracked: Path) -> None:

@@ -6,20 +6,25 @@
 A file that features.json does not name is not there: a writer that died left it, or a newer one replaced it, and
 the next writer removes it. Who has it open goes on reading it. Files are read without locks, by any number of
 processes, also from a disk that cannot be written. One process at a time writes; another is refused.
+
+A file is hashed when it is opened, and one that is not what was written is refused: a bit that flipped could be
+any feature, or a key that is then not found. That takes about a second for each gigabyte; meanwhile others look up
+in what they have.
 """
 
 import os
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
-from unskew.files import locked, read_json, remove, write_json
+from unskew.errors import ConfigError, DataError, RunError, StoreError, first_line, optional, printable
+from unskew.files import digest_of, locked, read_json, remove, write_json
 from unskew.serving.store.store import HEAD, Rows, Store, StoredPart, StoreHead
 from unskew.settings import Config, checked
 
@@ -36,7 +41,9 @@ class LmdbPart(Config):
     generation: str
     """In its name."""
     size: int
-    """Bytes; a file that is shorter was cut, and to read it would end the process."""
+    """Bytes; to read a file that was cut would end the process."""
+    digest: str
+    """A hash of them."""
 
 
 class LmdbManifest(Config):
@@ -53,9 +60,20 @@ class LmdbFiles(Store):
     def __init__(self, folder: Path) -> None:
         self.folder, self.place = folder, printable(folder)
         self._known: tuple[object, dict[str, StoredPart]] = None, {}
+        self._opening = threading.Lock()
 
     def current(self) -> Mapping[str, StoredPart]:
-        """The parts that hold now; the files of new ones are opened."""
+        """The parts that hold now; the files of new ones are opened by one thread, while others have the old."""
+        before = self._known
+        if not self._opening.acquire(blocking=not before[1]):
+            return before[1]
+        try:
+            with told(self.place, "put the features there anew"):
+                return self._current()
+        finally:
+            self._opening.release()
+
+    def _current(self) -> Mapping[str, StoredPart]:
         for tries in range(TRIES, 0, -1):
             seen, (known, before) = self._stamp(), self._known  # both of one moment, also with several threads
             if seen == known:
@@ -92,16 +110,17 @@ class LmdbFiles(Store):
 
     def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
         """Write a file for each part, then name all of them."""
-        optional("lmdb", "serve")
-        self._refuse_others()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder.absolute()):
-            old = self._manifest() if (self.folder / MANIFEST).is_file() else LmdbManifest()
-            self._tidy(old)
-            made = {name: self._write(name, *part) for name, part in parts.items()}
-            new = old.model_copy(update={"parts": {**old.parts, **made}})
-            write_json(self.folder / MANIFEST, new.model_dump(mode="json"))
-            self._tidy(new)
+        with told(self.place, "what was there stays; make room, or choose another place"):
+            self._refuse_others()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder.absolute()):
+                old = self._manifest() if (self.folder / MANIFEST).is_file() else LmdbManifest()
+                self._tidy(old)
+                made = {name: self._write(name, *part) for name, part in parts.items()}
+                new = old.model_copy(update={"parts": {**old.parts, **made}})
+                write_json(self.folder / MANIFEST, new.model_dump(mode="json"))
+                self._tidy(new)
+        self._known = None, {}
 
     def _refuse_others(self) -> None:
         """What is not ours is left alone."""
@@ -118,7 +137,7 @@ class LmdbFiles(Store):
         path = self._path(name, generation)
         try:
             write_file(path, head, rows)
-            return LmdbPart(generation=generation, size=path.stat().st_size)
+            return LmdbPart(generation=generation, size=path.stat().st_size, digest=digest_of(path))
         except BaseException:
             remove(path)
             raise
@@ -135,28 +154,38 @@ class LmdbFiles(Store):
 # ---- files ----
 
 
+@contextmanager
+def told(place: str, hint: str) -> Iterator[None]:
+    """What LMDB or the disk cannot do, as an error of ours that says where, and what to do."""
+    try:
+        yield
+    except (optional("lmdb", "serve").Error, OSError) as error:
+        raise StoreError(f"{place}: {first_line(error)}; {hint}") from error
+
+
 class _File(StoredPart):
     """An open file; one for all stores of a process, because LMDB opens a file once."""
 
     def __init__(self, path: Path, part: LmdbPart) -> None:
         lmdb = optional("lmdb", "serve")
         self.generation, self._place = part.generation, printable(path)
-        if path.stat().st_size < part.size:
+        if path.stat().st_size != part.size:
             raise StoreError(f"{self._place} was cut; put the features there anew")
+        if digest_of(path) != part.digest:
+            raise StoreError(f"{self._place}: damaged, it is not what was written; put the features there anew")
         try:
             self._env = lmdb.open(
                 str(path), subdir=False, readonly=True, lock=False, readahead=False, map_size=part.size
             )
-            found = self.get([HEAD])[0]
         except lmdb.Error as error:
             if not path.exists():
                 raise FileNotFoundError(2, "No such file", str(path)) from error
-            raise StoreError(f"{self._place}: damaged ({error}); put the features there anew") from error
-        self.head = StoreHead.unpacked(found, self._place)
+            raise
+        self.head = StoreHead.unpacked(self.get([HEAD])[0], self._place)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of keys."""
-        with self._env.begin() as reading:
+        with told(self._place, "put the features there anew"), self._env.begin() as reading:
             get = reading.get
             return [get(key) for key in keys]
 
