@@ -21,6 +21,7 @@ from unskew import __version__
 from unskew.diagnosis.click_models import ClickModelComparison, fit_and_compare, read_pages
 from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffects, factors
+from unskew.diagnosis.curves.headroom import Headroom, headroom
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix, read_labels
 from unskew.diagnosis.curves.ordering import RankByFeatures, lists_of, rank_by_features
 from unskew.diagnosis.curves.rates import Curves, curves
@@ -93,6 +94,8 @@ class Diagnosis(Result):
     """How far features tell the rank, of a log that has features."""
     judged: RateMatrix | None = None
     """Click rates by label and rank, of a log that has labels."""
+    headroom: Headroom | None = None
+    """How near the order shown comes to the best one, and so what can be gained at most."""
     version: str = __version__
     told: ClassVar = ("swap_plan", "engine")
 
@@ -185,6 +188,7 @@ def _parts(tables: LogTables, ordering: RankByFeatures | None, place: Place, see
         "trust": trusted,
         "factors": effects,
         "co_clicks": hanging,
+        "headroom": headroom(tables, found, seed),
         "verdicts": judged,
         "conclusion": conclude(judged, found, ordering, place),
     }

@@ -101,6 +101,8 @@ def _seen(found: Diagnosis) -> Section:
             f"as often as what stands at rank {len(engine.relevance)}. The larger that is, the better the order "
             "is already, and the more a ranker gains by beginning from it, as `unskew learn` does."
         )
+    if found.headroom is not None:
+        text += f"\n\n{found.headroom.sentence}"
     return Section(SEEN, text, figures=[curves_figure("Examination", {curve.found_by: points}, EXAMINATION)])
 
 
