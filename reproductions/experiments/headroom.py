@@ -1,9 +1,9 @@
-"""Is what `diagnose` says of gains right? The share of the best order's clicks that the order shown gets, and the truth.
+"""Is what `diagnose` says of gains right? The share of the best order's clicks that is reached, and the truth.
 
     python reproductions/experiments/headroom.py --seeds 5000 5020
 
-Worlds of `engine_worlds.py`. The truth is that of the same results: by the world's own chances of a click at rank 1,
-and the examination of its ranks, which in cascades is that found in the log.
+Worlds of `engine_worlds.py`. The truth is that of the same results: by the world's own chances of a click at rank
+1, and the examination of its ranks, which in cascades is that found in the log.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ def main() -> None:
         off.append(told - true)
         print(f"| {seed}, {world.engine}, {world.clicks} | {clicks:,} | {told:.3f} | {true:.3f} |", flush=True)
     off = np.array(off)[~np.isnan(off)]
-    print(
-        f"\ntold in {len(off)}; mean {off.mean():+.3f}, mean of absolute {np.abs(off).mean():.3f}, most {np.abs(off).max():.3f}"
-    )
+    size = np.abs(off)
+    print(f"\ntold in {len(off)}; mean {off.mean():+.3f}, of absolute {size.mean():.3f}, most {size.max():.3f}")
 
 
 if __name__ == "__main__":

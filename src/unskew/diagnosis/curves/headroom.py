@@ -65,7 +65,7 @@ class Headroom(Result):
 
 
 def headroom(tables: LogTables, found: Evidence, seed: int = 0) -> Headroom:
-    """What is left to gain by the order of results, of slots that were not filled at random where there are some."""
+    """What is left to gain by the order of results, of a mixed log by slots that were not shuffled."""
     if found.chosen is None:
         return Headroom(None, reason=found.reason)
     cells, _ = tables.sample(MOST_CELLS)
