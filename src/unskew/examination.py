@@ -89,7 +89,7 @@ class Examination(Result):
 
     @property
     def known(self) -> int:
-        """How many ranks it tells."""
+        """Number of ranks whose examination is told."""
         return sum(value is not None for value in self.theta)
 
     @property
@@ -175,7 +175,7 @@ class Examination(Result):
 
     @classmethod
     def from_dict(cls, told: Any) -> Examination:
-        """What `to_dict` told."""
+        """The examination that is read back from the dict that `to_dict` made."""
         names = {each.name for each in fields(cls)} & set(told)
         given: dict[str, Any] = {
             name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.learning.methods import IPW, METHODS, Labeled, MethodConfig, Naive
+from unskew.learning.methods import IPW, METHODS, Labeled, MethodConfig, Naive, Vectorization
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.rankers import MLP, Linear, Ranker
 from unskew.measuring import ndcg_metric
@@ -32,6 +32,7 @@ TRAINING = {"steps": 120, "learning_rate": 0.03, "bias_learning_rate": 0.03, "va
 # on rank alone bal and fb_bal are pb_bal, after a search for causes that takes seconds
 ARMS: dict[str, MethodConfig] = {
     **{name: config() for name, config in METHODS.items() if name not in ("naive", "bal", "fb_bal")},
+    "vectorization": Vectorization(base=(16,)),  # the usual base model takes longer than all others together
     "labeled": Labeled(documents="all"),
     "naive-sigmoid": Naive(loss="sigmoid"),
     "ipw-sigmoid": IPW(loss="sigmoid"),

@@ -287,7 +287,8 @@ def test_upe_estimates_examination_better_than_dla_and_ranks_no_worse(logger: Sv
     log = simulate(lists, PositionBias(), pages=80_000, seed=50, logger=logger)
     truth, found = np.array(PositionBias().curve) / PositionBias().curve[0], {}
     for method in ("dla", "upe"):
-        run = unskew.learn(log, method, ranker=MLP(sizes=(64, 32)), steps=300, seed=0, threads=1)
+        how = {"steps": 300, "seed": 0, "threads": 1, "engine": "none"}
+        run = unskew.learn(log, method, ranker=MLP(sizes=(64, 32)), **how)  # type: ignore[arg-type]
         ndcg = np.nanmean(ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10))
         found[method] = np.abs(run.propensity() / truth - 1).max(), ndcg
     assert found["upe"][0] < found["dla"][0] - 0.05, found

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import unskew
-from unskew.learning.methods import METHODS
+from unskew.learning.methods import METHODS, Vectorization
 from unskew.learning.rankers import MLP
 from unskew.measuring import ndcg_metric
 from unskew.simulation import Behaviour, ClickMatrix, PositionBias
@@ -33,6 +33,8 @@ LONGER = {"steps": 120, "learning_rate": 0.02, "threads": 1}
 """Where examination is looked at, which takes longer to learn than an order does."""
 NOISE = 0.04
 """How far nDCG@10 of a verdict may be on the wrong side: clicks are of the 8 queries held out, lists of all 80."""
+LIGHTER = {"vectorization": Vectorization(base=(16,))}
+"""Methods whose usual networks take longer than all else here."""
 SEEN = 6
 """Ranks whose examination is looked at; below them these logs have few clicks."""
 SEARCHES = ("bal", "fb_bal")
@@ -98,7 +100,7 @@ def learned(name: str, method: str) -> tuple[float, str, list[float] | None, int
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         how = LONGER if name in EXAMINED else TRAINING
-        run = unskew.learn(log, method, ranker=MLP(sizes=(16,)), engine="none", **how)
+        run = unskew.learn(log, LIGHTER.get(method, method), ranker=MLP(sizes=(16,)), engine="none", **how)
     curve = run.propensity()
     worse = sum("shown: worse" in str(warning.message) for warning in said)
     return ndcg(run.score(lists), lists), run.metrics.standing.verdict, curve, worse
@@ -109,7 +111,14 @@ def runs(name: str, method: str) -> bool:
     return WORLDS[name].randomized > 0 or method not in ("ipw", "doubly_robust", "approximated_dr")
 
 
-CASES = [(name, method) for name in WORLDS for method in METHODS if method not in SEARCHES and runs(name, method)]
+def tried(name: str, method: str) -> bool:
+    """Every method is put into the worlds whose examination is looked at, and into three of the others in turn."""
+    others = [each for each in WORLDS if each not in EXAMINED]
+    return name in EXAMINED or (list(METHODS).index(method) + others.index(name)) % len(others) in (0, 2, 4)
+
+
+TRIED = [method for method in METHODS if method not in SEARCHES]
+CASES = [(name, method) for name in WORLDS for method in TRIED if tried(name, method) and runs(name, method)]
 
 
 @pytest.mark.parametrize(("name", "method"), CASES)
@@ -121,12 +130,12 @@ def test_no_run_is_below_what_was_shown_unsaid(name: str, method: str) -> None:
     assert (warned > 0) == (verdict == "worse")
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in SEARCHES])
+@pytest.mark.parametrize("method", TRIED)
 @pytest.mark.parametrize("name", EXAMINED)
 def test_examination_is_right_or_not_given(name: str, method: str) -> None:
     curve = learned(name, method)[2]
     if curve is None:
-        pytest.skip("gives none")
+        return  # it is not given
     behaviour = WORLDS[name].behaviour
     truth = np.asarray((PositionBias() if isinstance(behaviour, str) else behaviour).examination(SEEN))
     assert np.log(np.asarray(curve)[:SEEN] / (truth / truth[0])) == pytest.approx(0, abs=0.4)

@@ -90,7 +90,7 @@ class Drift(Result):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """What has changed."""
+        """Names of the findings that say that something changed."""
         return tuple(each.name for each in self.findings if each.state == "present")
 
     @property

@@ -47,7 +47,7 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object."""
+    """The JSON object in a file; anything else in it is an error."""
     try:
         content = json.loads(read_text(path, LARGEST_JSON))
     except (ValueError, RecursionError) as error:

@@ -291,7 +291,7 @@ def told_of_disks(place: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file."""
+    """Write a text file whole or not at all."""
     with complete_file(path) as ready:
         ready.write_text(text, encoding="utf-8")
 

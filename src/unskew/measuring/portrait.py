@@ -20,7 +20,7 @@ HEADS = (0.01, 0.1, 0.5)
 
 @dataclass(frozen=True)
 class Portrait(Result):
-    """What a log looks like."""
+    """The numbers by which a log and its twin are compared."""
 
     pages: int
     queries: int

@@ -124,7 +124,7 @@ Columns = Annotated[Mapping[str, str] | None, Typed(list[str])]
 
 
 class OnEngine(VerbOptions):
-    """VerbOptions of verbs that read a log with an engine."""
+    """Options of verbs that read a log with an engine."""
 
     columns: Columns = COLUMNS
     engine: str = option("duckdb", "duckdb or spark.", known=("duckdb", "spark"))
@@ -151,7 +151,7 @@ class LogReading(EngineConnection, total=False):
 
 
 class Synthetic(VerbOptions):
-    """VerbOptions of lists that are generated."""
+    """Options of lists that are generated."""
 
     queries: int = option(2000, "Synthetic lists: queries.", ge=1)
     features: int = option(40, "Synthetic lists: features.", ge=4)

@@ -1,4 +1,4 @@
-"""VerbOptions of what makes, reduces and tracks logs, looks for bias in them, and tells of it in pages."""
+"""Options of the verbs that make, reduce and track logs, look for bias in them, and report on it."""
 
 from collections.abc import Mapping
 from pathlib import Path

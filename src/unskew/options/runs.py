@@ -1,4 +1,4 @@
-"""VerbOptions of what learns, measures, uses and serves a run, or learns many, and the keys of a run file."""
+"""Options of the verbs that learn, measure, use and serve runs, and the keys of a run file."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -304,7 +304,7 @@ class ReproduceArguments(VerbOptions):
 
 
 class ExploreArguments(VerbOptions):
-    """What is left to chance."""
+    """Which pages a server leaves to chance, and how."""
 
     policy: str | None = option(
         None,

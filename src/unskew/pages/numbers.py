@@ -78,7 +78,7 @@ def said(value: object, key: str = "") -> str:
 
 
 def said_each(values: Sequence[object], key: str = "") -> list[str]:
-    """Every value of a column."""
+    """Every value of a column as a page shows it."""
     return [said(value, key) for value in values]
 
 
@@ -95,7 +95,7 @@ def spread_each(values: Sequence[float | None], intervals: Sequence[Sequence[flo
 
 
 def is_interval(value: object) -> bool:
-    """Two numbers with a point."""
+    """Whether a value is a pair of floats, which a page shows as an interval."""
     ends = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     return len(ends) == 2 and all(isinstance(end, float) for end in ends)
 

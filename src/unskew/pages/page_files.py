@@ -43,7 +43,7 @@ def write_found(
 
 
 def page_of(kept: Mapping[str, Any]) -> Page:
-    """The page that `Page.to_dict` told."""
+    """The page that is read back from the dict that `Page.to_dict` made."""
     told = deepcopy(dict(kept))
     for table in (table for section in told["sections"] for table in section["tables"]):
         table["marks"] = {(row, column): sign for row, column, sign in table["marks"]}

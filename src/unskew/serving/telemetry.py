@@ -17,7 +17,7 @@ TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10
 
 
 class Metrics:
-    """Counts of a server."""
+    """The counters and histograms that `/metrics` tells."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -64,7 +64,7 @@ class Metrics:
 
 
 def log_event(event: str, level: int = logging.INFO, **facts: Any) -> None:
-    """A line of the log."""
+    """Write a line to the log: what happened, and its facts."""
     LOGGER.log(level, event, extra={"facts": facts})
 
 
@@ -72,7 +72,7 @@ class JsonLines(logging.Formatter):
     """A record as one line of JSON, whatever is in it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The record as a line of JSON."""
         told = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

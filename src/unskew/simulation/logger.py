@@ -111,7 +111,7 @@ class OracleLogger(Logger):
     """The best order there is."""
 
     def scores(self, lists: Lists, seed: int = 0) -> Array:
-        """The grades."""
+        """The labels of the documents."""
         return np.asarray(lists.labels, float)
 
 
@@ -142,7 +142,7 @@ class FeatureLogger(Logger):
     """Whether large values come first."""
 
     def scores(self, lists: Lists, seed: int = 0) -> Array:
-        """The feature."""
+        """The values of the feature."""
         if self.column >= lists.dim:
             raise DataError(f"there is no feature {self.column} among {lists.dim}", path=lists.name)
         values = np.asarray(lists.features[:, self.column], float)

@@ -191,7 +191,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
 
 
 def _one(name: str, *given: Any) -> Array | None:
-    """What was said, once."""
+    """The one value that was given; None where there is none, an error where there are several."""
     said = [each for each in given if each is not None]
     if len(said) > 1:
         raise ValueError(f"{name} is said twice: by an argument, and by another or a column of X")
@@ -200,7 +200,7 @@ def _one(name: str, *given: Any) -> Array | None:
 
 @contextmanager
 def _as_value_errors() -> Iterator[None]:
-    """Errors as scikit-learn has them."""
+    """Raise our errors as ValueError, which scikit-learn expects."""
     try:
         yield
     except UnskewError as error:

@@ -101,7 +101,7 @@ class DemoResult:
 
 @dataclass(frozen=True)
 class Demo(Result):
-    """What came of a demo."""
+    """The result of a demo: the methods, their rankings and examination."""
 
     results: list[DemoResult]
     page: Page

@@ -109,5 +109,5 @@ def encode(column: Any) -> tuple[Array, Array]:
 
 
 def encodable(ids: Array) -> Any:
-    """Ids as an Arrow array."""
+    """Ids as an Arrow array, of strings or whole numbers."""
     return pa.array(ids if ids.dtype.kind in "iu" else ids.astype(object))

@@ -89,7 +89,7 @@ def doctor() -> Checkup:
 
 
 def _broken(found: Checkup) -> Iterator[str]:
-    """What nothing works without."""
+    """Packages and parts that nothing works without, and that are missing or too old."""
     for package in found.packages:
         if package["extra"] is None and not package["ok"]:
             wanted = f"{package['name']}{package['needs']}"

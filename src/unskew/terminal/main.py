@@ -137,7 +137,7 @@ class Panels(TyperGroup):
                 formatter.write_dl(told)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """What commands end with."""
+        """The exit statuses of all commands, at the end of the help."""
         with formatter.section("Exit status"):
             formatter.write_dl([(str(status), meaning) for status, meaning in STATUSES.items()])
 
@@ -170,7 +170,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, filled)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run the command; errors are spelled in its flags."""
         FLAGS.set(flags_of(self.params))
         try:
             return super().invoke(ctx)

@@ -217,7 +217,7 @@ class OrderShown(NamedTuple):
 
     @property
     def told(self) -> tuple[Array, Array, Array, Array]:
-        """What expectations are made of."""
+        """What the expectation of a pair is made of: clicks, looks, mean rank and query."""
         return np.maximum(self.clicks, 0.0), self.looked, self.rank, self.query
 
     def worth(self, mean: Array) -> float:
@@ -225,7 +225,7 @@ class OrderShown(NamedTuple):
         return spread_worth(self.clicks, self.looked, self.squares, mean, self.noise - 2 * self.trusted * mean)
 
     def estimate(self, order: Expectation, worth: float) -> Estimate:
-        """Relevance after them, where what was expected is worth so many displays that are looked at."""
+        """Relevance of pairs after their displays; the expectation counts as `worth` displays looked at."""
         mean = order.of(*self.told)
         found = after(mean, worth, self.clicks, self.looked)
         y = np.clip(found, 0.0, 1.0)

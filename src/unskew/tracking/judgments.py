@@ -67,7 +67,7 @@ class Judgments(Result):
     alpha: Array
     """How often a relevant result that is examined is clicked, by rank."""
     beta: Array
-    """How often another one is."""
+    """How often a result that is examined and not relevant is clicked, by rank."""
 
 
 @JudgeArguments.checks
@@ -222,7 +222,7 @@ class Judging:
         return found, seen.looks(found)
 
     def judged(self, curves: TrustCurves, looks: Looks) -> Iterator[pa.Table]:
-        """The judgments, batch after batch."""
+        """The judgments of all pairs, as Arrow batches."""
         by_order = self.by_order(curves) if self.shrink and self.fill is None else None
         pull = None
         if self.shrink and self.fill is not None:

@@ -118,7 +118,7 @@ class ClicksByRelevance:
         self.n, self.c = np.zeros((2, FINE + 1, ranks))
 
     def add(self, tallies: Tallies, relevance: Array) -> None:
-        """Count some more."""
+        """Add the displays and clicks of more tallies, by relevance and rank."""
         grade = np.rint(np.clip(relevance, 0.0, 1.0) * FINE).astype(np.int64)[tallies.pair]
         rank = np.minimum(tallies.position, self.n.shape[1]) - 1
         for sums, values in ((self.n, tallies.n), (self.c, tallies.c)):

@@ -106,7 +106,7 @@ class Lookup:
 
 
 class _SortedFile:
-    """One file of a window."""
+    """A file of a window, sorted by query and document."""
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path, memory_map=True)

@@ -37,7 +37,7 @@ class Edge(Result):
 
     @property
     def pair(self) -> frozenset[str]:
-        """Both ends."""
+        """The two variables that the edge joins, whichever causes the other."""
         return frozenset((self.cause, self.effect))
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class CausalGraph(Result):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """What the page shows."""
+        """The variables that the page shows, such as rank and media type: neither relevance nor the click."""
         return tuple(name for name in self.variables if tier(name) == 1)
 
     def has(self, cause: str, effect: str) -> bool:

@@ -52,18 +52,18 @@ class Rates(ClickModel):
         return lambda weight: (added(group, pages.click, weight, size), added(group, pages.where, weight, size))
 
     def start(self, pages: ClickPages) -> Parameters:
-        """Anything: the first round is the last."""
+        """One half for every group; any start would do, as a rate is exact after one round."""
         return {self.kinds[0]: np.full(self.groups(pages)[1], 0.5)}
 
     def expect(self, counts: tuple[Array, Array], parameters: Parameters) -> Expected:
-        """Everything is seen."""
+        """Clicks and impressions of each group as they are: these models have nothing hidden to expect."""
         clicks, shown = counts
         p = parameters[self.kinds[0]]
         likelihood = clicks @ np.log(p) + (shown - clicks) @ np.log1p(-p)
         return Expected(float(likelihood), {self.kinds[0]: counts})
 
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
-        """The rate of the group."""
+        """The rate of the group of each result, whatever was clicked above it."""
         return np.where(pages.where, parameters[self.kinds[0]][self.groups(pages)[0]], 0.0)
 
 
@@ -76,11 +76,11 @@ class RCM(Rates):
     """Of the rates."""
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
-        """All in one."""
+        """One group that holds every result."""
         return np.zeros_like(pages.pair), 1
 
     def on_top(self, parameters: Parameters) -> float:
-        """The first rate."""
+        """The click rate at rank 1."""
         return float(parameters["rate"][0])
 
 
@@ -88,7 +88,7 @@ class RCTR(RCM):
     """Rank click-through rate: one rate for each rank."""
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
-        """By rank."""
+        """The rank of each result as its group."""
         return rank_index(pages.rank, self.ranks), self.ranks
 
 
@@ -96,7 +96,7 @@ class DCTR(Rates):
     """Document click-through rate: one rate for each pair of query and document, wherever it is shown."""
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
-        """By pair."""
+        """The query-document pair of each result as its group."""
         return pages.pair, pages.bound
 
 
@@ -153,7 +153,7 @@ class ExaminedModel(ClickModel):
         return counts
 
     def expect(self, counts: CellCounts, parameters: Parameters) -> Expected:
-        """See the module."""
+        """Examinations without a click that are expected, by the formulas at the head of the module."""
         hidden, likelihood = self._unclicked(counts, parameters)
         seen = counts.clicks + hidden
         made = {
@@ -177,7 +177,7 @@ class ExaminedModel(ClickModel):
         return {"attractiveness": counts.by_pair(hidden * (1 - q)) / (1 - parameters["attractiveness"]) ** 2}
 
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
-        """θ a."""
+        """θ a: the chance of a click given the clicks above it."""
         theta = parameters["examination"][self.condition(pages)[0]]
         return np.where(pages.where, theta * parameters["attractiveness"][pages.pair], 0.0)
 
@@ -190,7 +190,7 @@ class PBM(ExaminedModel):
     """Position-based model: examination depends on the rank."""
 
     def condition(self, pages: ClickPages) -> tuple[Array, int]:
-        """The rank."""
+        """The rank of each result: examination depends on nothing else."""
         return rank_index(pages.rank, self.ranks), self.ranks
 
     def start(self, pages: ClickPages) -> Parameters:
@@ -212,7 +212,7 @@ class UBM(ExaminedModel):
     """User browsing model: examination depends on the rank and on the rank of the last click above."""
 
     def condition(self, pages: ClickPages) -> tuple[Array, int]:
-        """Rank and last click."""
+        """The rank of each result and that of the last click above it."""
         clicked = np.where(pages.click, pages.rank, 0)
         above = np.maximum.accumulate(clicked, axis=1)[:, :-1]  # clicks [1, 0, 0, 1] -> last [0, 1, 1, 1]
         last = np.concatenate([np.zeros((len(pages), 1), above.dtype), above], axis=1)

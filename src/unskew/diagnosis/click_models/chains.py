@@ -115,7 +115,7 @@ class ChainModel(ClickModel):
         return {"attractiveness": (counts.clicks, went.examined)}
 
     def start(self, pages: ClickPages) -> Parameters:
-        """All pairs alike."""
+        """The same attractiveness, and the same satisfaction, for every pair."""
         return {name: np.full(pages.bound, BEGIN[name]) for name in self.of_pairs}
 
     def keys(self, pages: ClickPages) -> tuple[Array, int]:
@@ -213,13 +213,13 @@ class Went(NamedTuple):
     examined: Array
     """[P + 1] examinations, clicks among them."""
     on: Array
-    """[keys] after a click, on."""
+    """[keys] times that people went on after a click."""
     left: Array
-    """[keys] after a click, away."""
+    """[keys] times that people left after a click."""
     skipped_on: float
-    """After a skip, on."""
+    """Times that people went on after a skip."""
     skipped_left: float
-    """After a skip, away."""
+    """Times that people left after a skip."""
 
     @classmethod
     def of(cls, counts: ChainCounts, found: Smoothed) -> Went:
@@ -258,7 +258,7 @@ class CascadeModel(ChainModel):
     by_rank: ClassVar[bool] = True
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
-        """On after a skip, away after a click."""
+        """Chances to go on: 1 after a skip, 0 after a click."""
         return 1.0, np.zeros(self.ranks)
 
     def counter(self, pages: ClickPages) -> Callable[[Array], ChainCounts]:
@@ -277,11 +277,11 @@ class DCM(ChainModel):
     """Of the chance to go on after a click."""
 
     def start(self, pages: ClickPages) -> Parameters:
-        """Half go on."""
+        """A chance of one half, at every rank, to go on after a click."""
         return super().start(pages) | {"continuation": np.full(self.ranks, 0.5)}
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
-        """On after a skip, λ after a click."""
+        """Chances to go on: 1 after a skip, λ of the rank after a click."""
         return 1.0, parameters["continuation"]
 
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
@@ -301,11 +301,11 @@ class DBN(ChainModel):
     """Of the chance that who is not satisfied goes on."""
 
     def start(self, pages: ClickPages) -> Parameters:
-        """Most go on."""
+        """A chance of 0.9 that whoever is not satisfied goes on."""
         return super().start(pages) | {"continuation": np.array([0.9])}
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
-        """γ, and γ(1 - s)."""
+        """Chances to go on: γ after a skip, γ(1 - s) after a click."""
         gamma = float(parameters["continuation"][0])
         return gamma, gamma * (1 - parameters["satisfaction"])
 
@@ -341,7 +341,7 @@ class SDBN(DBN):
         return ChainModel.start(self, pages)
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
-        """Always, and 1 - s."""
+        """Chances to go on: 1 after a skip, 1 - s after a click."""
         return 1.0, 1 - parameters["satisfaction"]
 
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
@@ -365,7 +365,7 @@ class CCM(ChainModel):
     """Of the chances to go on: after a skip, after a click that was not relevant, and after one that was."""
 
     def start(self, pages: ClickPages) -> Parameters:
-        """α1, α2, α3."""
+        """The three chances to go on, α1 after a skip, α2 and α3 after a click, where the rounds begin."""
         return super().start(pages) | {"continuation": np.array([0.9, 0.8, 0.4])}
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:

@@ -28,7 +28,7 @@ CLEAR = 2.0
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """A line of the table."""
+    """How well one click model predicts held-out clicks: a line of the table."""
 
     name: str
     log_likelihood: float
@@ -47,7 +47,7 @@ class ComparedModel:
     rounds: int
     converged: bool
     seconds: float
-    """Of processor time, for fitting."""
+    """Seconds of processor time that fitting took."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class ClickModelComparison(Result):
 
     models: list[ComparedModel]
     pages: int
-    """Fitted on."""
+    """Pages that the models were fitted on."""
     held_out: int
     """Pages that were judged by."""
     impressions: int
-    """Held out."""
+    """Results on the held-out pages."""
     unseen: int
-    """Those among them of pairs that were never shown in training: the mean of the prior stands for them."""
+    """Held-out results whose pair was never shown in training: the mean of the prior stands for them."""
     notes: list[str]
     """What to know before believing the table."""
     fitted: dict[str, Any] = field(default_factory=dict)

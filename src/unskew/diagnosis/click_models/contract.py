@@ -60,7 +60,7 @@ class ClickModel(Config, ABC):
 
     @abstractmethod
     def start(self, pages: ClickPages) -> Parameters:
-        """Where the rounds begin."""
+        """The parameters that the first round of fitting begins with."""
 
     def held(self, pages: ClickPages) -> Parameters:
         """Parameters that swaps and shuffled slots tell, which no round moves."""

@@ -215,7 +215,7 @@ class FittedClickModel:
 
     @property
     def tells_documents_apart(self) -> bool:
-        """Whether it has judgments."""
+        """Whether the model has a relevance of its own for each document, and so gives judgments."""
         return self.model.relevance(self.parameters) is not None
 
     def relevance(self, labels: AnyLabels | None = None) -> pa.Table:
@@ -306,7 +306,7 @@ def errors(relevance: Array, error: Array) -> dict[str, Array]:
 
 
 def perplexity(p: Array, pages: ClickPages) -> Perplexity:
-    """From chances [S, K]."""
+    """Perplexity of the clicks of pages by chances p [S, K], on the whole and by rank."""
     if not len(pages):
         raise DataError("there are no pages to judge by")
     logs = log_chances(p, pages)

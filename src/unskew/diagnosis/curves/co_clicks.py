@@ -83,7 +83,7 @@ def co_clicks(tables: LogTables) -> CoClicks:
 
 
 def _summed(left: Array, owner: Array) -> CoClicks:
-    """τ with jackknife errors."""
+    """Mean τ over the lower half of the page and over all ranks, with jackknife errors."""
     group = dealt(owner)
     parts = np.stack([left[group == one].T @ left[group == one] for one in np.unique(group)])
     total = parts.sum(0)

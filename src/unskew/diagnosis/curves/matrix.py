@@ -75,7 +75,7 @@ class LevelSums:
         return np.asarray(_totals(clicks) / np.maximum(self.shown @ theta, 1e-300))
 
     def expected(self, clicks: Array, theta: Array) -> Array:
-        """What the curve lets expect of pairs with so many clicks in all, [P, K]."""
+        """Clicks at each rank that the curve makes likely for pairs with so many clicks in all, [P, K]."""
         return np.asarray(self.shown * theta * self.worth(clicks, theta)[:, None])
 
     def refitted(self, clicks: Array, theta: Array) -> Array:

@@ -31,7 +31,7 @@ MOST_PAGES = 5000
 LEAST_QUERIES = 20
 """Queries below which nothing is said."""
 LEAST_AT_RANK = 20
-"""Results at a rank below which it is not drawn."""
+"""Fewest results at a rank for which the rank is drawn."""
 RIDGE = 1.0
 """Penalty on coefficients, beside sums of squares over results."""
 TREES: dict[str, Any] = {"max_iter": 80, "max_leaf_nodes": 15, "min_samples_leaf": 20, "learning_rate": 0.1}

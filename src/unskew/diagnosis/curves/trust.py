@@ -221,7 +221,7 @@ _FINE = 1e-9
 
 
 class SlopeSpread(NamedTuple):
-    """v, and its standard error."""
+    """How much the slopes of documents differ, the variance v, and its standard error."""
 
     value: float
     error: float
@@ -264,7 +264,7 @@ class SlopeModel:
         return np.asarray(u - u @ total / total.sum())
 
     def start(self) -> Array:
-        """Where the search begins."""
+        """The parameters that the search for the largest likelihood begins with."""
         mean = self.clicks.sum(0) / self.shown.sum(0)
         low, high = logit(np.clip(mean / 5, 1e-4, 0.9)), logit(np.clip(mean * 3, 1e-3, 0.95))
         return np.concatenate([low, high, [np.log(0.3)], np.zeros((self.stratum.max() + 1) * len(WORTH))])

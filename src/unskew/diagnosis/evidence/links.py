@@ -46,7 +46,7 @@ class RankLink:
     clicks: int
     """Clicks on these, at both."""
     information: float
-    """1 / variance of log(θ_j / θ_k), from these alone."""
+    """1 / variance of log(θ_j / θ_k), by the swaps of this link alone."""
 
 
 @dataclass(frozen=True)

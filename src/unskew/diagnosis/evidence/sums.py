@@ -51,7 +51,7 @@ class SwapSums:
 
     @property
     def buckets(self) -> int:
-        """Buckets of queries that have any."""
+        """How many buckets of queries have any swap."""
         return int((self.up.sum(axis=(1, 2)) > 0).sum())
 
     def __add__(self, other: SwapSums) -> SwapSums:

@@ -154,7 +154,7 @@ class Fitness:
 
     @property
     def corrects(self) -> bool:
-        """Whether they correct for the rank."""
+        """Whether methods with these assumptions correct for the rank."""
         return set(self.methods) <= CORRECTING
 
 

@@ -83,7 +83,7 @@ class Verdict(Result):
 
     @property
     def name(self) -> str:
-        """What the bias is called."""
+        """The name of the bias, as a page shows it."""
         return BIASES[self.key][0]
 
     @property

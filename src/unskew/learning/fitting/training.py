@@ -60,7 +60,7 @@ class TrainingKeywords(TypedDict, total=False):
 
 
 class Training(Config):
-    """How to train."""
+    """How a network is trained: steps, batches, step sizes, and what chooses its weights."""
 
     steps: Annotated[int, Field(ge=1)] | None = None
     """Optimiser steps; none: as many as held-out clicks ask for, in rounds of 250, 250, 500, 1,000, ..."""

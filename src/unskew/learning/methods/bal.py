@@ -120,7 +120,7 @@ class BAL(BALConfig):
     """Edges by hand, such as ("position", "click"), in the place of those that are found."""
 
     def known(self, names: tuple[str, ...]) -> CausalGraph | None:
-        """The edges by hand."""
+        """The graph of the edges given by hand; None where it is to be found."""
         return None if self.graph is None else graph_of(names, self.graph)
 
 
@@ -130,7 +130,7 @@ class PBBAL(BALConfig):
     name: Literal["pb_bal"] = "pb_bal"
 
     def known(self, names: tuple[str, ...]) -> CausalGraph:
-        """position -> click."""
+        """The graph in which the rank causes clicks, and nothing else does but relevance."""
         return graph_of(names, [(POSITION, CLICK)])
 
 

@@ -141,7 +141,7 @@ class MethodConfig(Learner):
         return counts if self.unseen is None else by_query(counts, self.unseen)
 
     def build(self, context: Context) -> MethodModule:
-        """The method, ready to train."""
+        """The module with this config's settings, its parameters at their start."""
         return self.module(self, context)
 
 

@@ -110,12 +110,12 @@ class TextEncoder(nn.Module):
 
     @property
     def longest(self) -> int:
-        """Most tokens that are read."""
+        """The most tokens of a text that the encoder reads; the rest is cut off."""
         can = getattr(self.model.config, "max_position_embeddings", None) or self.config.max_length
         return int(min(self.config.max_length, self.tokenizer.model_max_length, can))
 
     def train(self, mode: bool = True) -> Self:
-        """Training forgets what it knew, and leaves frozen layers without dropout."""
+        """Switch training on or off: vectors of texts are forgotten, and frozen layers stay without dropout."""
         if mode and not self.constant:
             self.known.clear()
         super().train(mode)
@@ -124,7 +124,7 @@ class TextEncoder(nn.Module):
         return self
 
     def _load_from_state_dict(self, *args: Any) -> None:
-        """Other weights give other vectors."""
+        """Load weights, and forget the vectors that earlier weights gave."""
         self.known.clear()
         super()._load_from_state_dict(*args)
 

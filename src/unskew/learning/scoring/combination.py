@@ -238,7 +238,7 @@ class QueryChoices:
         return max(float(a), 0.0), b
 
     def value(self, weights: Array, mean: Array, deviation: Array) -> float:
-        """Log-likelihood and log prior."""
+        """Log-likelihood of the choices plus the log prior of the weights."""
         return float(self.likelihood(weights).sum() - 0.5 * (((weights - mean) / deviation) ** 2).sum())
 
     def likelihood(self, weights: Array) -> Array:

@@ -155,7 +155,7 @@ def _runtime() -> Any:
 
 
 class TextInputs(Config):
-    """How an encoder reads."""
+    """How texts become the inputs of an encoder's graph."""
 
     longest: int = Field(ge=1, le=MOST_TOKENS)
     """Most tokens of a query with its document."""

@@ -125,7 +125,7 @@ class OnVectors(nn.Module):
         self.ranker = ranker
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Outputs [n, O]."""
+        """Relevance outputs [n, O] of documents with these features."""
         towers = [each for each in self.ranker.modules() if isinstance(each, TextTower)]
         kept = [tower.encoder for tower in towers]
         try:

@@ -93,7 +93,7 @@ class Shards:
         return int(self.facts[:, 4].max())
 
     def totals(self) -> dict[str, int]:
-        """The training shards in numbers."""
+        """Pages, impressions, clicks and queries of all training shards."""
         train = self.facts[:-1]
         added = dict(zip(FACTS, train.sum(0).tolist(), strict=True))
         return added | {"positions": self.positions}

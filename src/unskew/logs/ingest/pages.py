@@ -22,7 +22,7 @@ from unskew.tables.reading.options import IngestOptions
 
 @dataclass(frozen=True)
 class PageFinding:
-    """How pages are found."""
+    """How results are gathered into pages where the log has no page_id."""
 
     by: tuple[str, ...]
     gap: int

@@ -36,7 +36,7 @@ class Question:
 
     @property
     def unit(self) -> str:
-        """What a value counts."""
+        """The unit of a value, in words: DCG by clicks, or clicks a page."""
         return f"DCG@{self.at} by clicks" if self.metric == "dcg" else "clicks a page"
 
     def ladder(self, longest: int) -> Array:

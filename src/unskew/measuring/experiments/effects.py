@@ -127,7 +127,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Ways:
-    """How an experiment is judged."""
+    """The settings that an experiment is judged by: level, planned size, smallest effect."""
 
     level: float = 0.95
     planned: int = PLANNED

@@ -33,7 +33,7 @@ MOST_LINKS = 20
 """Rows of the table of links, the best known ones; all are in the JSON."""
 EXAMINATION = "examination relative to rank 1"
 Part = tuple[list[Table], list[Figure]]
-"""What is shown of a part."""
+"""What a section of the page shows."""
 
 
 def spans(ranks: Sequence[int]) -> str:

@@ -56,7 +56,7 @@ class PlackettLuce(Policy):
         return self
 
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
-        """One result after another."""
+        """A page drawn rank by rank, each result with a chance that grows with its score."""
         weights, cap = self._weights(ranked), self._cap(ranked)
         placed, ranks = 0, []
         for slot in range(ranked.depth):

@@ -58,7 +58,7 @@ class RankedRequest:
 
 
 class DrawnPage(NamedTuple):
-    """A page that takes part."""
+    """The order that was drawn for a page that takes part in the exploration."""
 
     ranks: Array
     """[K] int, the rank of what each slot shows."""
@@ -131,7 +131,7 @@ class Policy(Config, ABC):
 
     @abstractmethod
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
-        """A page that takes part."""
+        """Draw the order of a page that takes part in the exploration."""
 
     @abstractmethod
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
@@ -140,7 +140,7 @@ class Policy(Config, ABC):
     def ranked(
         self, order: Array | Sequence[int], scores: Array | Sequence[float], other: Array | Sequence[int] | None
     ) -> RankedRequest:
-        """The request, checked."""
+        """The request of these candidates; an order or scores that cannot be are an error."""
         order, scores = np.asarray(order, np.int64), np.asarray(scores, np.float64)
         _check_order(order, len(scores), "order")
         if not np.isfinite(scores).all():

@@ -92,7 +92,7 @@ class BoundedShuffle(Policy):
         return DrawnPage(ranks, randomized=ranked.depth if len(blocks) == 1 else 0)
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
-        """The formula above."""
+        """The chance of each result at its slot, by the formula at the head of the class."""
         blocks, depth = self._blocks(ranked.depth), ranked.depth
         inside = ranks[:depth] < depth  # what comes from further down is in no block
         same = (np.take(blocks, np.where(inside, ranks[:depth], 0), axis=1) == blocks) & inside  # [cuts, D]
@@ -174,7 +174,7 @@ class SwapRanks(Policy):
         return {"swaps": plan, "depth": max(deepest, 10) if depth is None else depth}
 
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
-        """One swap at most."""
+        """The page with one pair of ranks swapped, or as it was."""
         ranks, at, heads = np.arange(len(ranked.order)), rng.random(), rng.random() < 0.5
         for swap in self.swaps:
             if 0 <= at < swap.share and heads and max(swap.ranks) <= len(ranks):
@@ -211,7 +211,7 @@ class TeamDraft(Policy):
     """What it calls the other one."""
 
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
-        """One draft."""
+        """A page that the two rankings picked results for in turn."""
         # it brings scipy, which other policies do without
         from unskew.measuring.experiments.interleaving import team_draft
 
@@ -222,7 +222,7 @@ class TeamDraft(Policy):
         return DrawnPage(ranks, team=(*team, *[None] * (candidates - len(team))))
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
-        """Over all coins."""
+        """The chance of each result at its slot, over all falls of the coins that say who picks first."""
         chance = np.zeros(len(ranks))
         taken: dict[frozenset[int], float] = {frozenset(): 1.0}
         second = self._second(ranked)

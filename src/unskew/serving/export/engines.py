@@ -100,7 +100,7 @@ def _formed(scorer: Scorer, to: str, asked: ExportArguments) -> tuple[Form, dict
 
 
 def told(features: Sequence[EngineFeature]) -> dict[str, Any]:
-    """What features.json says."""
+    """The content of features.json: the features of the model, and how an engine gets them."""
     given = {name: how for name, how in forms.GIVEN.items() if name != "missing"}
     return given | {"features": [vars(each) for each in features]}
 

@@ -67,7 +67,7 @@ class Document(TypedDict, total=False):
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)  # type: ignore[misc]
     id: Required[Name]
-    """Its own among those of the request."""
+    """Its id, which no other document of the request has."""
     features: Features
     """By name, or in the order of training where it had no names; null is missing. Left out: the store's."""
     text: Annotated[str | None, Field(max_length=1_000_000)]

@@ -41,7 +41,7 @@ class FeatureBlock(NamedTuple):
     numbers: Array
     """[n, D] float32; NaN where missing."""
     named: bool
-    """Whether they came by name."""
+    """Whether the request gave its features by name."""
     texts: Mapping[str, Sequence[str | None]]
     """The categories."""
     seen: Sequence[bool]

@@ -92,7 +92,7 @@ def vectorization(given: Outputs) -> Found:
 
 
 def base_vectors(given: Outputs, d: int) -> Array:
-    """b of each list."""
+    """The base vector b of each list, which its documents are projected on to be ranked."""
     if not given.numbers["method.ready"]:
         return np.repeat(given.numbers["method.common.mean"][None], len(given.sizes), axis=0)
     if given.method["project"] == "factor":

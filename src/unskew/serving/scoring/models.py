@@ -132,7 +132,7 @@ class Served(Scorer):
         return Outputs(self.run(documents), held, self.card.method, self.arrays, self.card.positions, seen)
 
     def score_prepared(self, documents: Array, sizes: Array) -> Array:
-        """Scores [n]."""
+        """Scores [n] of documents that are encoded and scaled, in lists of these sizes."""
         return method_score(self.outputs(documents, sizes))
 
     def score(self, documents: object, *, seen: Array | None = None) -> Array:
@@ -191,7 +191,7 @@ class Served(Scorer):
         return {name: value for name, value in self.arrays.items() if not name.startswith(apart)}
 
     def write_files(self, folder: Path) -> None:
-        """Nothing but numbers."""
+        """Write no file: a served network has nothing but numbers to save."""
 
 
 def inputs_of(served: Served) -> frozenset[str]:

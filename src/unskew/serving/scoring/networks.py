@@ -66,7 +66,7 @@ class NetworkGraph:
         return cls(*read_graph(folder / GRAPH, INPUT, NETWORK, 1))
 
     def run(self, rows: Array) -> Array:
-        """Outputs [n, O]."""
+        """Relevance outputs [n, O] of prepared documents [n, D]."""
         return self._run({INPUT: np.ascontiguousarray(rows, np.float32)})[0]
 
     def slope(self, rows: Array, towards: Array) -> tuple[Array, bool]:

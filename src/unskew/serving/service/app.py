@@ -327,7 +327,7 @@ class Upkeep:
             self.queue.behind = time.monotonic() - began - PULSE
 
     def look(self) -> None:
-        """Take up what changed."""
+        """Take up models, log files and store content that changed since the last look."""
         self.answering.models.look(self._tell)
         self._count_models()
         if (impressions := self.answering.impressions) is not None:

@@ -49,7 +49,7 @@ def secret(token: bytes) -> bytes:
 
 
 def heads(scope: Scope, name: bytes) -> list[bytes]:
-    """The headers of a name."""
+    """The values of all headers of this name."""
     return [value for key, value in scope["headers"] if key == name]
 
 
@@ -69,7 +69,7 @@ def is_own(host: bytes) -> bool:
 
 
 class Guard:
-    """The layer."""
+    """The layer around the application that every request passes first and every answer last."""
 
     def __init__(
         self, app: ASGIApp, *, metrics: Metrics, paths: frozenset[str], token: str | None, limits: Limits

@@ -165,7 +165,7 @@ def is_signed(page_id: str, secret: bytes) -> bool:
 
 
 def recover(folder: Path) -> list[Path]:
-    """Name the files that dead writers left, each cut after its last whole line; which they are now."""
+    """Finish the files that dead writers left, cut after their last whole lines; their new names."""
     found = []
     for path in sorted(folder.glob(f".events-*{ENDING}{OPEN}")):
         if (file := taken(path, os.O_RDWR)) is None:  # its writer is alive, or ended it, or another one was faster

@@ -87,11 +87,11 @@ class ServePlan(ServeSettings):
             raise ConfigError(f"no second model is called so. {hint}", argument="against", value=against)
 
     def policy(self) -> Policy | None:
-        """What explores."""
+        """The policy that leaves some pages to chance; None where none was asked for."""
         return None if self.explore is None else self.explore.build(next(iter(self.models)))
 
     def cost(self) -> PolicyCost | None:
-        """What it costs."""
+        """What that policy costs in clicks; None without one."""
         policy = self.policy()
         return None if policy is None else policy_cost(policy)
 

@@ -36,18 +36,18 @@ TRIES = 10
 
 
 class LmdbPart(Config):
-    """A file that holds."""
+    """The file that holds the present rows of a part, as the manifest names it."""
 
     generation: str
-    """In its name."""
+    """The generation, a part of the file's name: a replaced part has another one."""
     size: int
-    """Bytes; to read a file that was cut would end the process."""
+    """Its size in bytes; a shorter file was cut off, and to read it would end the process."""
     digest: str
-    """A hash of them."""
+    """A hash of its bytes."""
 
 
 class LmdbManifest(Config):
-    """All that holds in a folder."""
+    """The manifest of a store: which file of the folder holds each part now."""
 
     format: Literal[2] = 2
     """Of this file."""
@@ -184,7 +184,7 @@ class _File(StoredPart):
         self.head = StoreHead.unpacked(self.get([HEAD])[0], self._place)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The rows of keys."""
+        """The rows stored under these keys; None where there is none."""
         with told(self._place, "put the features there anew"), self._env.begin() as reading:
             get = reading.get
             return [get(key) for key in keys]

@@ -158,7 +158,7 @@ class RedisKeys(Store):
             pass
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections to the server."""
         self._client.close()
         self._writer.close()
 
@@ -169,7 +169,7 @@ class _Hash(StoredPart):
         self.head = StoreHead.unpacked(keys.fetch(self._key, [HEAD])[0], keys.place)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The rows of keys."""
+        """The rows stored under these keys; None where there is none."""
         with self._keys.asked():
             return self._keys.fetch(self._key, keys)
 

@@ -56,9 +56,9 @@ class StoreHead(Result):
     """What the rows of a part are."""
 
     rows: int
-    """How many there are."""
+    """Number of rows."""
     names: tuple[str, ...]
-    """Of the D features."""
+    """Names of the D features."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each feature that is a category."""
     made: str = ""
@@ -69,11 +69,11 @@ class StoreHead(Result):
 
     @property
     def features(self) -> int:
-        """How many there are, D."""
+        """Number of features, D."""
         return len(self.names)
 
     def packed(self) -> bytes:
-        """As bytes."""
+        """The head as the bytes that are stored."""
         return bytes([FORMAT]) + json.dumps(asdict(self)).encode()
 
     @classmethod
@@ -96,11 +96,11 @@ class StoredRows:
     values: Array
     """[n, D] float32; NaN where there is a gap and all over an unknown item, zeros for a pair never shown."""
     known: Array
-    """[n] bool: whether the store has it."""
+    """[n] bool: whether the store has a row for what was asked."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the D features."""
+        """Names of the D features."""
         return self.head.names
 
     def named(self) -> list[dict[str, float | str | None] | None]:

@@ -143,7 +143,7 @@ class Sequential(Graded):
 
     @abstractmethod
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
-        """The state after this rank."""
+        """The state of each page below this rank: the chance to look further, given what was clicked."""
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
         """Draw one page for each page, rank by rank."""

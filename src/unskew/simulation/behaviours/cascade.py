@@ -13,10 +13,10 @@ class Cascade(Sequential):
     """Users examine every rank down to their first and only click."""
 
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
-        """A click ends the page."""
+        """Nobody looks further after a click."""
         return state * ~click
 
     def click_probability(self, shown: Shown) -> Array:
-        """γ_k ∏_{j<k} (1 - γ_j)."""
+        """γ_k ∏_{j<k} (1 - γ_j), as nothing above may have been clicked."""
         gamma = masked(shown, self.relevance(shown))
         return masked(shown, gamma * reached(1 - gamma))

@@ -100,7 +100,7 @@ class Finding:
 
     @property
     def error(self) -> str | None:
-        """What the cell failed of."""
+        """The error that the cell failed with."""
         return self.content.get("error")
 
     def validation(self, way: str) -> float | None:

@@ -152,7 +152,7 @@ class LogCell(Cell):
         return found, np.asarray(scores, np.float64)
 
     def unpacked(self, kept: Array) -> dict[str, Any]:
-        """Scores of all documents."""
+        """The scores that each run gave all documents, read back."""
         return {"scores": kept}
 
 

@@ -238,7 +238,7 @@ def forget() -> None:
 # ---- what was found
 
 WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
-"""What settings are chosen on."""
+"""The two ways to choose settings: by clicks of held-out pages, or by labels."""
 
 
 @dataclass(frozen=True)

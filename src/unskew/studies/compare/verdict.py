@@ -47,11 +47,11 @@ class Row:
 
     @property
     def ndcg(self) -> SeedSummary:
-        """nDCG@10."""
+        """nDCG@10 over the seeds."""
         return self.metrics["ndcg@10"]
 
     def cells(self) -> list[str]:
-        """The row of a table."""
+        """The texts of the table's row, under the heads of `columns`."""
         means = [spread(self.metrics[name]) for name in SHOWN]
         return [self.arm, *means, *_tested(self.against), *_tested(self.versus), self.varied]
 
@@ -242,7 +242,7 @@ def at_most(evidence: ClickEvidence) -> float:
 
 
 def told(evidence: ClickEvidence | None) -> str:
-    """The leading estimate in numbers."""
+    """The estimate that decides, in numbers."""
     one = leading(evidence)
     if one is None or one.interval is None or one.difference is None:
         return "no estimate has an interval"

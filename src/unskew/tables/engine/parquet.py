@@ -98,7 +98,7 @@ def plain_type(kind: Any) -> Any:
 
 
 def undone(column: Any) -> Any:
-    """A column without a dictionary."""
+    """The column with plain values in the place of dictionary codes."""
     return column.cast(plain_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 

@@ -119,7 +119,7 @@ _FIELDS = TypeAdapter(tuple[NumberField | CategoryField, ...])
 
 
 class EncodingRules(Config):
-    """How features become numbers."""
+    """The rules by which features become numbers: categories, bins, missing values."""
 
     missing_values: Gaps = "indicator"
     """What a missing value becomes: the mean with a column that says so, the mean alone, or an error."""

@@ -30,7 +30,7 @@ class Vectors:
 
     @classmethod
     def of(cls, features: Array, device: str | torch.device = "cpu") -> Vectors:
-        """A matrix on a device."""
+        """The features [N, D] as a tensor on a device."""
         return cls(as_tensor(np.asarray(features, np.float32), torch.device(device)))
 
 

@@ -89,7 +89,7 @@ class ModelRanking(Ranking):
     tracked: Path | str | None = None
 
     def of_documents(self, lists: Lists) -> Array:
-        """By their features."""
+        """Scores of all documents, by their features."""
         scores: Array = self.model.score(tracked_lists(self.model, lists, self.tracked))
         return scores
 
@@ -115,7 +115,7 @@ class ScoreTable(Ranking):
     names: Names = field(default_factory=Names)
 
     def of_documents(self, lists: Lists) -> Array:
-        """By query and document."""
+        """Scores of all documents, found in the table by query and document; NaN where it has none."""
         found = np.full(len(lists.features), np.nan)
         table = arrow_table(self.source)
         theirs = self._ours(table.column_names)

@@ -56,7 +56,7 @@ class Importances(Result):
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The columns that apply."""
+        """The measures of importance that this kind of model has, by name."""
         found = {name: getattr(self, name) for name in ("permutation", "error", "gain", "weight")}
         return {name: values for name, values in found.items() if values is not None}
 

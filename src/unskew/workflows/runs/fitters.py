@@ -71,7 +71,7 @@ class Fitter(ABC):
     """An untrained model and what trains it."""
 
     def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
-        """Weights are drawn from torch's current random state."""
+        """Build the model; its weights are drawn from torch's current random state."""
         self.asked, self.data, self.scaler = asked, data, scaler
         self.identity = asked.model_dump(mode="json", exclude={"training"})  # what a checkpoint belongs to
 

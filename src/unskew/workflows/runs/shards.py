@@ -42,7 +42,7 @@ class ShardData:
 
     @property
     def documents(self) -> Shards:
-        """The shards themselves."""
+        """The shards, which hold the documents of the training pages."""
         return self.shards
 
     def facts(self) -> Facts:

@@ -71,7 +71,7 @@ class RunSources:
 
     @classmethod
     def of_files(cls, files: DataFiles, base: Path, *, reads: bool = False) -> RunSources:
-        """What a run file names."""
+        """The sources that a run file names."""
         named = {name: within(base, getattr(files, name)) or None for name in ("features", *PARTS[1:])}
         log = None if files.log is None else base / files.log
         return cls.of(named | {"log": log}, files, base, reads=reads)
@@ -123,7 +123,7 @@ class RunSources:
 
     @cached_property
     def documents(self) -> Lists:
-        """What the logs show."""
+        """The lists of all documents that the logs show."""
         if isinstance(self.train, Log):
             return self.train.lists
         shown = [log.candidates for log in self.logs.values() if not isinstance(log, Log)]
@@ -190,5 +190,5 @@ class RunSources:
 
 
 def within(base: Path, paths: str | tuple[str, ...] | None) -> list[Path]:
-    """Paths from the working folder."""
+    """The paths, taken from the folder of the run file."""
     return [base / path for path in ((paths,) if isinstance(paths, str) else paths or ())]

@@ -34,7 +34,7 @@ class Reader(ABC):
 
 
 class LineReader(Reader):
-    """Takes every line by itself."""
+    """A reader of formats in which every line is a record by itself."""
 
     def read(self, paths: Sequence[Path]) -> None:
         """Take every line, and reject those that are broken."""
@@ -48,7 +48,7 @@ class LineReader(Reader):
         """One line; raises Broken before anything of it is staged."""
 
     def broken(self, raw: bytes) -> None:
-        """A line was rejected."""
+        """Called with each line that was rejected; does nothing unless a format needs to know."""
 
 
 class JsonReader(Reader):
