@@ -18,10 +18,14 @@ with atheris.instrument_imports(
     include=["unskew.logs.ingest.formats", "unskew.logs.ingest.formats.stage", "unskew.logs.ingest"]
 ):
     from unskew.logs.ingest.columns import ROW
-    from unskew.logs.ingest.formats import READERS, stage
+    from unskew.logs.ingest.formats import READERS as NAMED
+    from unskew.logs.ingest.formats import stage
     from unskew.logs.ingest.text import TextStream
     from unskew.tables.reading.options import IngestOptions
 from unskew.errors import UnskewError
+from unskew_reproductions.formats.tiangong import TianGong
+
+READERS = NAMED | {"tiangong": TianGong}
 
 OPTIONS = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})
 WRITTEN: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +86,7 @@ CASES = {
         },
     ),
     "tiangong": Case(
-        "tiangong",
+        "unskew_reproductions.formats.tiangong:TianGong",
         "",
         [("7-1", "d1", 1, 0), ("7-1", "d2", 2, 1), ("7-2", "d3", 1, 0)],
         records=4,
@@ -141,7 +142,8 @@ def cells(rows: list[dict[str, Any]]) -> list[Cells]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_sample_from_end_to_end(tmp_path: Path, name: str) -> None:
     case, out = CASES[name], tmp_path / "out"
-    made = command(SAMPLES / case.kind / case.pattern, out, case.kind, case.mapping)
+    home = case.kind.partition(":")[0].rpartition(".")[2]
+    made = command(SAMPLES / home / case.pattern, out, case.kind, case.mapping)
     rows = impressions(out)
     assert cells(rows) == case.rows
     for column, values in case.further.items():
@@ -298,3 +300,18 @@ def test_items_of_metarank_are_a_table_of_features(tmp_path: Path) -> None:
         tmp_path / "out" / "items", candidates=tmp_path / "out" / "impressions", cache=False
     )
     assert len(lists.features) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("nowhere.at_all:Reader", "cannot be imported: No module named 'nowhere'"),
+        ("json:Reader", "cannot be imported: module 'json' has no attribute 'Reader'"),
+        ("json:JSONDecoder", "no class of readers of a format"),
+        ("ubu", "Did you mean ubi?"),
+    ],
+)
+def test_a_reader_that_is_none_is_told(tmp_path: Path, kind: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        command(SAMPLES / "ubi", tmp_path / "out", kind)
+    assert not (tmp_path / "out").exists()

@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
+from unskew_reproductions.formats.tiangong import TianGong
+
+READERS = NAMED | {"tiangong": TianGong}
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 Rows = list[dict[str, Any]]

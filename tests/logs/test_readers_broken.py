@@ -18,9 +18,12 @@ import pytest
 
 from unskew.errors import ConfigError, DataError
 from unskew.files import FREE
-from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
+from unskew_reproductions.formats.tiangong import TianGong
+
+READERS = NAMED | {"tiangong": TianGong}
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
 EVENT = '{"action_name":"click","query_id":"q","event_attributes":{"object":{"object_id":"a"}}}'

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
 from unskew.logs.ingest.columns import ROW
-from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.text import TextStream
 from unskew.tables.reading.options import IngestOptions
+from unskew_reproductions.formats.tiangong import TianGong
+
+READERS = NAMED | {"tiangong": TianGong}
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = {name: sorted((ROOT / "tests" / "samples" / name).iterdir()) for name in READERS}

@@ -34,7 +34,7 @@ class IngestArguments(OnEngine):
     out: Place = option(..., "Folder to write.")
     format: str | None = option(
         None,
-        "parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, metarank.",
+        "parquet, csv, tsv, jsonl, ubi, baidu, yandex, metarank, or a reader of yours as module:Class.",
         known=("parquet", "csv", "tsv", "jsonl"),
         table="formats",
     )

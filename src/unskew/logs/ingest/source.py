@@ -17,7 +17,6 @@ from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, rename
 from unskew.logs.ingest.pages import PageFinding, event_column, how_to_find, split_events
 from unskew.logs.ingest.text import TextStream
 from unskew.names import REQUIRED
-from unskew.settings import known
 from unskew.tables.engine.engine import Engine, engine_errors, quiet
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import united
@@ -264,15 +263,14 @@ class _Opening:
 
     def named_format(self, sources: Sequence[str | Path], kind: str) -> LogSource:
         """A log in one of the formats that have a reader of their own."""
-        from unskew.logs.ingest.formats import READERS
+        from unskew.logs.ingest.formats import reader_of
         from unskew.logs.ingest.formats.metarank import write_items
         from unskew.logs.ingest.formats.stage import SIDES, Stage
         from unskew.logs.ingest.formats.ubi import ranked_clicks
 
-        known("format", kind, (*KINDS, *READERS))
-        scratch = self.scratch or self.engine.scratch
-        stage, options, engine = Stage(scratch / kind), self.options, self.engine
-        READERS[kind](stage, options).read(all_files(sources))
+        reader, scratch = reader_of(kind), self.scratch or self.engine.scratch
+        stage, options, engine = Stage(scratch / "staged"), self.options, self.engine
+        reader(stage, options).read(all_files(sources))
         folders = stage.close()
         sides = {name: folders[name] for name in SIDES if name in folders}
         if "impressions" not in folders:
