@@ -11,6 +11,7 @@ import torch
 
 import unskew
 from unskew.errors import DataError, RunError
+from unskew.files import read_json
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP, Linear
 from unskew.learning.scoring import scorer as scorer_module
@@ -205,7 +206,7 @@ def saved(log: Log, tmp_path: Path) -> Path:
 
 def edit(folder: Path, **changes: object) -> None:
     path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(read_json(path) | changes))
 
 
 def test_truncated_weights(saved: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 import unskew
 from unskew.errors import DataError, RunError
-from unskew.files import trees
+from unskew.files import hashes_of, read_json, trees
 from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
-from unskew.learning.scoring.scorer import digests
+from unskew.learning.scoring.scorer import MODEL
 from unskew.types import Log
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -218,8 +218,8 @@ def test_what_was_changed_is_told_and_what_is_not_ours_is_tried_apart(
     place, card = tmp_path / "model", tmp_path / "model" / "model.json"
     scores = unskew.load(place).score(log.lists)
     assert not tried
-    content = json.loads(card.read_text())
-    assert content["files"] == digests(place)
+    content = read_json(card)
+    assert content["files"] == hashes_of(place, MODEL.files(place))
     card.write_text(json.dumps({name: value for name, value in content.items() if name != "files"}))
     np.testing.assert_array_equal(unskew.load(place).score(log.lists), scores)
     assert tried == [file]
@@ -228,7 +228,7 @@ def test_what_was_changed_is_told_and_what_is_not_ours_is_tried_apart(
         whole = bytearray((place / name).read_bytes())
         whole[-7] ^= 1
         (place / name).write_bytes(whole)
-        with pytest.raises(RunError, match=rf"{name} is damaged, or of another model"):
+        with pytest.raises(RunError, match=rf"{name}: damaged, it is not what was written"):
             unskew.load(place)
         whole[-7] ^= 1
         (place / name).write_bytes(whole)

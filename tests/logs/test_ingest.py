@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
+from unskew.files import read_json
 from unskew.logs.ingest.ingest import ingest_files, ingest_options
 from unskew.logs.ingest.rejected import TooMuchAside
 from unskew.logs.ingest.summary import IngestedLog, TimeSpan
@@ -117,7 +118,8 @@ def test_every_text_format_gives_what_parquet_gives(run: Ingest, tmp_path: Path,
     assert found.clicks == 2
     assert found.pages_without_clicks == 0.5
     assert [row.click_rate for row in found.by_position] == [0.5, 0, 0]
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == found.to_dict()
+    told = read_json(tmp_path / "out" / "summary.json")
+    assert {name: told[name] for name in told if name != "files"} == found.to_dict()
     assert rejected(tmp_path) == []
 
 

@@ -30,6 +30,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import UnskewError
+from unskew.files import read_json
 from unskew.learning.methods import METHODS, PACKAGES
 from unskew.learning.rankers import DoublyRobustMLP
 from unskew.learning.scoring.model import build
@@ -350,7 +351,7 @@ def test_a_run_folder_without_a_graph_gets_one(models: dict[str, Scorer], tmp_pa
     pytest.importorskip("onnx")
     models["mlp"].save(tmp_path / "run")
     first = (tmp_path / "run/model.onnx").read_bytes()
-    about = read(tmp_path / "run/model.json")
+    about = read_json(tmp_path / "run/model.json")
     del about["no_onnx"], about["files"]["model.onnx"]
     (tmp_path / "run/model.json").write_text(json.dumps(about))
     (tmp_path / "run/model.onnx").unlink()

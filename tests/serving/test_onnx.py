@@ -152,5 +152,5 @@ def test_a_damaged_graph_is_noticed(log: Log, tmp_path: Path) -> None:
     made(log, "dla", MLP(sizes=(8,))).save(tmp_path / "model")
     path = tmp_path / "model/model.onnx"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(RunError, match=r"model\.onnx is damaged"):
+    with pytest.raises(RunError, match=r"model\.onnx: damaged"):
         load(tmp_path / "model")

@@ -19,10 +19,11 @@ from safetensors.numpy import load_file, save_file
 
 import unskew
 from unskew.errors import RunError
+from unskew.files import hashes_of, write_manifest
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import build
-from unskew.learning.scoring.scorer import digests
+from unskew.learning.scoring.scorer import MODEL
 from unskew.serving.scoring.models import Served
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists
@@ -49,7 +50,8 @@ def folder(lists: Lists, tmp_path: Path) -> Path:
 def told(folder: Path, **changes: Any) -> None:
     """Change model.json, and let it name the files as they are now, as who forges one would."""
     about = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps(about | {"files": digests(folder)} | changes))
+    about |= {"files": hashes_of(folder, MODEL.files(folder))} | changes
+    write_manifest(folder / "model.json", {name: value for name, value in about.items() if name != "sealed"})
 
 
 def refused(folder: Path, *words: str) -> None:
@@ -145,7 +147,7 @@ def test_a_graph_of_other_weights_is_not_the_one_that_was_saved(folder: Path) ->
     model = onnx.load(folder / "model.onnx")
     other_numbers(model.graph)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    refused(folder, "model.onnx is damaged, or of another model")
+    refused(folder, "model.onnx: damaged, it is not what was written")
 
 
 def with_a_node(name: str, graph: Any) -> None:

@@ -289,7 +289,7 @@ def test_a_graph_is_run_where_there_is_one(lists: Lists, tmp_path: Path) -> None
     assert served.engine == "onnxruntime"
     np.testing.assert_allclose(served.score(lists), model.score(lists), atol=1e-5)
     (tmp_path / "model" / "model.onnx").write_bytes(b"nonsense")
-    with pytest.raises(RunError, match=r"model\.onnx is damaged, or of another model"):
+    with pytest.raises(RunError, match=r"model\.onnx: damaged, it is not what was written"):
         Served.load(tmp_path / "model")
 
 

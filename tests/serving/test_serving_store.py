@@ -277,9 +277,9 @@ def _die_at(moment: str) -> None:
 
     contents.rows_of = rows
     if moment.endswith("switch"):
-        lmdb_switch, redis_switch = lmdb_files.write_json, redis_keys.RedisKeys._switch
+        lmdb_switch, redis_switch = lmdb_files.write_manifest, redis_keys.RedisKeys._switch
         before = moment.startswith("before")
-        lmdb_files.write_json = die if before else lambda *given: die(lmdb_switch(*given))
+        lmdb_files.write_manifest = die if before else lambda *given: die(lmdb_switch(*given))
         redis_keys.RedisKeys._switch = die if before else lambda *given: die(redis_switch(*given))
 
 

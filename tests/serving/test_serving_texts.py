@@ -16,6 +16,7 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import read_json
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, VanillaMix
 from unskew.learning.scoring import onnx_graph
@@ -283,7 +284,7 @@ def test_documents_without_texts_are_refused(bert: str, lists: Lists, tmp_path: 
 
 def test_a_damaged_tokenizer_is_refused(bert: str, lists: Lists, tmp_path: Path) -> None:
     made(lists, CrossEncoder(model=bert)).save(tmp_path / "model")
-    about = json.loads((tmp_path / "model/model.json").read_text())
+    about = read_json(tmp_path / "model/model.json")
     (tmp_path / "model/model.json").write_text(json.dumps(about | {"files": None}))
     whole = (tmp_path / "model/text/reading.json").read_text()
     for wrong in ({"longest": 10**9}, {"longest": "0"}, {"left": 1}, {"code": "import os"}):

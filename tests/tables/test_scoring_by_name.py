@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import unskew
 from unskew.errors import DataError, RunError
+from unskew.files import read_json
 from unskew.learning.methods import PACKAGES
 from unskew.learning.scoring.scorer import load_scorer
 from unskew.tables.features.encoding import EncodingRules
@@ -174,7 +175,7 @@ def test_what_cannot_be_scored_is_told(runs: dict[str, unskew.Run]) -> None:
 def test_a_damaged_encoding_is_told(runs: dict[str, unskew.Run], tmp_path: Path) -> None:
     runs["trees"].save(tmp_path / "model")
     place = tmp_path / "model" / "model.json"
-    whole = json.loads(place.read_text())
+    whole = read_json(place)
     fewer = whole["encoding"] | {"features": whole["encoding"]["features"][:1]}
     for encoding, message in (
         ({}, "cannot be read"),

@@ -1,4 +1,4 @@
-"""Files read: JSON, and text decompressed under guard."""
+"""Files read: JSON, whose own hash is checked where it has one, and text decompressed under guard."""
 
 import bz2
 import codecs
@@ -25,6 +25,8 @@ XZ_MEMORY = 128 * 2**20
 """Memory that an xz stream may ask for; the strongest preset needs 65 MB, a hostile header 4 GB."""
 LARGEST_JSON = 32 * 2**20
 """Bytes of a JSON file of ours."""
+SEAL = "sealed"
+"""The key of a manifest that has a hash of all else in it."""
 WRITERS: Mapping[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 """How to open a file for writing, by the end of its name."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -47,14 +49,23 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; anything else in it is an error."""
+    """The JSON object in a file; anything else in it, or another content than was sealed, is an error."""
     try:
         content = json.loads(read_text(path, LARGEST_JSON))
     except (ValueError, RecursionError) as error:
         raise DataError(f"damaged, not JSON ({error})", path=path) from error
     if not isinstance(content, dict):
         raise DataError("damaged, not a JSON object", path=path)
+    if SEAL in content and content.pop(SEAL) != seal_of(content):
+        hint = f"put a copy back, or write it anew; if you changed it yourself, take {SEAL!r} out"
+        raise DataError("damaged, it is not what was written", path=path, hint=hint)
     return content
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """A hash of what a JSON file says, however it is laid out."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def digest_of(path: Path) -> str:

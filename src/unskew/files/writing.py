@@ -136,6 +136,11 @@ class Ours:
                 if not known and file not in JUNK and not ASIDE.fullmatch(file):
                     yield name
 
+    def files(self, folder: Path) -> Iterator[Path]:
+        """Files in a folder that are of this kind, besides the marker."""
+        found = ((path, path.relative_to(folder).as_posix()) for path in folder.rglob("*") if path.is_file())
+        yield from (path for path, name in found if any(fnmatchcase(name, own) for own in self.names))
+
     def why_not(self, folder: Path) -> str | None:
         """Why a folder may not go; None where it may."""
         if not folder.is_dir() or not (folder / self.marker).exists():

@@ -27,6 +27,7 @@ from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import as_utc, united, whole
 from unskew.tables.engine.parquet import (
     alike,
+    damage_named,
     float_ids,
     impressions_in,
     parquet_files,
@@ -242,7 +243,8 @@ class StoredLog:
         taken = [theirs for theirs, name in self.present.items() if name in wanted and name != "label"]
         files = parquet_files(self.path)
         several, ids = len(alike(files)) > 1, ids_of(self.names)
-        table = read_unified(files, taken, ids) if several else pq.read_table(self.path, columns=taken)
+        with damage_named(self.path):
+            table = read_unified(files, taken, ids) if several else pq.read_table(self.path, columns=taken)
         for name in ids & {*taken}:
             table = table.set_column(taken.index(name), name, whole_ids(table[name], name, self.path))
         return table.rename_columns([self.present[theirs] for theirs in taken])

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from unskew.errors import Column, ConfigError, DataError, Option
-from unskew.files import Ours, complete_folder, parts, write_json
+from unskew.files import SUMMARY, Ours, complete_folder, parts, write_manifest
 from unskew.logs.ingest.visits import LACKING, add_page_ids, add_visits, clock, find_visits
 from unskew.logs.reader import AnyLog, open_log
 from unskew.names import Names
@@ -26,7 +26,7 @@ from unskew.tables.engine.expressions import Table, ibis
 
 DAY = 86_400
 """Seconds of the cells in which a boundary is searched first."""
-CUT = Ours("summary.json", parts("train", "validation", "test"))
+CUT = Ours(SUMMARY, parts("train", "validation", "test"))
 """What lies in a folder of a log that was cut."""
 
 
@@ -85,7 +85,8 @@ def split(
             running.write_parquet(part, working / name)
         starts = {f"{name}_from": edge for name, edge in cut.boundaries.items()}
         found = SplitLog(str(out), cut.unit, cut.units, **starts)
-        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, log)})
+        told = found.to_dict() | {"names": Names.of(None, log)}
+        write_manifest(working / SUMMARY, told, CUT.files(working))
     return found
 
 

@@ -26,7 +26,16 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from unskew.errors import ConfigError, DataError, RunError, optional
-from unskew.files import Ours, complete_folder, digest_of, read_json, refuse_existing, write_json, write_text
+from unskew.files import (
+    FILES,
+    Ours,
+    check_files,
+    complete_folder,
+    read_json,
+    refuse_existing,
+    write_manifest,
+    write_text,
+)
 from unskew.files.trees import check_lightgbm, read_trees, tried_apart
 from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import Names
@@ -122,12 +131,11 @@ class DisplayTimeModel:
         with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
             write_text(working / TREES, self._booster.model_to_string())
             content = {
-                "trees": digest_of(working / TREES),
                 "settings": self.settings.model_dump(),
                 "calibration": [values.tolist() for values in self.curve],
                 "facts": self.facts,
             }
-            write_json(working / MARKER, content)
+            write_manifest(working / MARKER, content, [working / TREES])
 
 
 def load_examination(folder: Path | str) -> DisplayTimeModel:
@@ -139,15 +147,15 @@ def load_examination(folder: Path | str) -> DisplayTimeModel:
     try:
         settings = checked(DisplayTimes, content["settings"], "settings")
         raw, said = (np.asarray(values, float) for values in content["calibration"])
-        text, known = read_trees(place / TREES), content.get("trees")
+        text = read_trees(place / TREES)
     except (KeyError, ValueError, TypeError, ConfigError, OSError) as error:
         raise DataError(f"damaged ({error})", path=place) from error
     library = optional("lightgbm", "trees")
     check_lightgbm(text, place / TREES)
-    if known is None:
+    if FILES in content:
+        check_files(place, content[FILES], "train it anew")
+    else:
         tried_apart("lightgbm", place / TREES)
-    elif known != digest_of(place / TREES):
-        raise DataError(f"damaged: it is not what {MARKER} says", path=place / TREES, hint="train it anew")
     booster = library.Booster(model_str=text)
     if booster.num_feature() != len(used_features(settings.own_click)):
         raise DataError(f"trees on {booster.num_feature()} features", path=place / TREES, hint="train it anew")

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import Field
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import read_json, remove, write_json
+from unskew.files import check_files, hashes_of, read_json, remove, write_manifest
 from unskew.settings import Config, checked
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table
@@ -42,6 +42,8 @@ class Delivery(Config):
     """Days that it has pages of."""
     pages: int
     """Pages that it counted."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Hashes of its files, by names below the store."""
 
 
 class Published(Config):
@@ -55,6 +57,8 @@ class Published(Config):
     """The first hour after it."""
     rows: int
     """Queries, documents and positions."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Hashes of its files, by names below the store."""
 
 
 class Manifest(Config):
@@ -88,21 +92,34 @@ class TrackingStore:
 
     def read(self, engine: Engine, kind: str, first: int, last: int) -> Table | None:
         """The `partials` or `pages` of hours first to last, both included; None where there are none."""
+        several = self.manifest.deliveries
         found = [
-            self.folder(kind, delivery.name) / f"day={day}"
-            for delivery in self.manifest.deliveries
+            f"{kind}/{delivery.name}/day={day}"
+            for delivery in several
             for day in delivery.days
             if first // DAY <= day <= last // DAY
         ]
         if not found:
             return None
-        table = engine.read_parquet(found)
+        hashes = {name: each for delivery in several for name, each in delivery.files.items()}
+        there = {*found}
+        check_files(self.path, {name: each for name, each in hashes.items() if name.rpartition("/")[0] in there})
+        table = engine.read_parquet([self.path / name for name in found])
         columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks")
         return table.filter(table.hour.between(first, last)).select(*columns)
 
+    def window(self, published: Published) -> Path:
+        """The folder of a window, which is as it was written, or refused."""
+        check_files(self.path, published.files)
+        return self.folder("windows", published.folder)
+
+    def hashes(self, *folders: Path) -> dict[str, str]:
+        """Hashes of the files in folders of the store."""
+        return hashes_of(self.path, [file for folder in folders for file in folder.rglob("*.parquet")])
+
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest; from then on everybody reads what it names."""
-        write_json(self.path / MANIFEST, manifest.model_dump(mode="json"))
+        write_manifest(self.path / MANIFEST, manifest)
         self.manifest = manifest
 
     def tidy(self) -> None:

@@ -175,8 +175,9 @@ def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, coun
     for kind, table in (("partials", sums), ("pages", ledger)):
         by_day = table.mutate(day=(table.hour / DAY).floor().cast("int64"))
         engine.write_parquet(by_day, store.folder(kind, name), by="day")
-    days = sorted(int(each.name[4:]) for each in store.folder("pages", name).glob("day=*"))
-    return Delivery(name=name, days=tuple(days), pages=counts["counted"])
+    places = [store.folder(kind, name) for kind in ("partials", "pages")]
+    days = sorted(int(each.name[4:]) for each in places[1].glob("day=*"))
+    return Delivery(name=name, days=tuple(days), pages=counts["counted"], files=store.hashes(*places))
 
 
 def _commit(

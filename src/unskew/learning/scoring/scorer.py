@@ -24,7 +24,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
+from unskew.files import (
+    FILES,
+    Ours,
+    check_files,
+    complete_file,
+    complete_folder,
+    read_json,
+    restore,
+    write_manifest,
+)
 from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
 from unskew.learning.scoring.combination import Combination
@@ -240,9 +249,9 @@ class Scorer(ABC):
             save_file(self.numbers() | scaling | pairs, ready)
         self.write_files(folder)
         why_not = self.write_onnx(folder)
-        about = {"format": FORMAT, "files": digests(folder), "no_onnx": why_not}
+        about = {"format": FORMAT, "no_onnx": why_not}
         told = {} if self.combination is None else {"engine": self.combination.to_dict()}
-        write_json(folder / "model.json", about | self.card.to_dict() | told)
+        write_manifest(folder / MODEL.marker, about | self.card.to_dict() | told, MODEL.files(folder))
 
     def _score(self, lists: Lists) -> Array:
         """What documents are ranked by, [N]."""
@@ -328,27 +337,18 @@ def below(numbers: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """A hash of every file of a model but model.json, by its name below the folder."""
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return {name: digest_of(folder / name) for name in names if any(fnmatchcase(name, own) for own in MODEL.names)}
-
-
 def unchanged(folder: Path) -> bool:
     """Whether the files of a model are those that were written; False where model.json does not say.
 
     A file that is not as it was written is an error, since scores of damaged weights are only wrong.
     """
-    written = read_json(folder / "model.json").get("files")
+    written = read_json(folder / "model.json").get(FILES)
     if not isinstance(written, dict):
         return False
-    for name, digest in written.items():
+    for name in written:
         if not any(fnmatchcase(name, own) for own in MODEL.names) or ".." in name:
             raise DataError(f"model.json names the file {name!r}, which models do not have")
-        if not (folder / name).is_file():
-            raise DataError(f"{name} is missing")
-        if digest_of(folder / name) != digest:
-            raise DataError(f"{name} is damaged, or of another model: it is not what model.json says")
+    check_files(folder, written)
     return True
 
 

@@ -29,7 +29,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from unskew.errors import Column, DataError
-from unskew.files import Ours, complete_folder, parts, refuse_existing, restore, write_json
+from unskew.files import (
+    SUMMARY,
+    Ours,
+    check_below,
+    complete_folder,
+    parts,
+    refuse_existing,
+    restore,
+    write_manifest,
+)
 from unskew.logs.counts.reduction import Counts, lay_out, same_page, with_pairs
 from unskew.logs.log import in_order, page_codes
 from unskew.logs.presentation import NO_COLUMNS, Presentation
@@ -40,6 +49,7 @@ from unskew.results import Result
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.expressions import Table, ibis
+from unskew.tables.engine.parquet import damage_named
 from unskew.tables.joins import join_lists, match
 from unskew.tables.schema import required, to_array
 from unskew.types import Array, Lists
@@ -48,7 +58,7 @@ SLOT = ("query_id", "position", "doc_id")
 COUNTED_SLOT = ("ranking_id", *SLOT, "impressions", "clicks")
 """Columns of slots in a folder, besides the presentation."""
 RANKING = "page_hash"
-COUNTED = Ours("summary.json", parts("slots", "pairs"))
+COUNTED = Ours(SUMMARY, parts("slots", "pairs"))
 """What lies in a folder of counts."""
 
 
@@ -69,7 +79,7 @@ class Rankings:
             engine.write_parquet(self.slots, working / "slots")
             if self.pairs is not None:
                 engine.write_parquet(self.pairs, working / "pairs")
-            write_json(working / "summary.json", self.summary)
+            write_manifest(working / SUMMARY, self.summary, COUNTED.files(working))
 
 
 @dataclass(frozen=True)
@@ -218,9 +228,11 @@ def read_counts(
 def _open(place: Path, columns: Sequence[str]) -> Any:
     if not place.is_dir():
         raise DataError("there is no such folder of counts", path=place, hint="write one with `unskew counts`")
-    data = pq.ParquetDataset(place)
-    require_columns(columns, data.schema.names, path=place, hint="count again with them")
-    return data.read(columns=list(columns))
+    check_below(place)
+    with damage_named(place):
+        data = pq.ParquetDataset(place)
+        require_columns(columns, data.schema.names, path=place, hint="count again with them")
+        return data.read(columns=list(columns))
 
 
 def counts_of(

@@ -1,7 +1,6 @@
 """Write the shards of a log: deal it out by query, then join and reduce one part after another."""
 
 import hashlib
-import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 from unskew.errors import DataError, Key, Option
-from unskew.files import read_json
+from unskew.files import read_json, write_manifest
 from unskew.logs.counts.rankings import COUNTED_SLOT, counts_of
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
 from unskew.logs.log import log_of
@@ -153,7 +152,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         "missing": missing.lost,
         "weighted": weighted,
     }
-    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+    write_manifest(folder / ABOUT, about, folder.glob("*.safetensors"))
 
 
 def shard_file(folder: Path, shard: int) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import ConfigError, Option, UnskewError
-from unskew.files import complete_file, read_json, refuse_existing, write_json
-from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
+from unskew.files import complete_file, read_json, refuse_existing, write_json, write_manifest
+from unskew.learning.scoring.scorer import MODEL, Scorer, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.options.runs import ExportArguments
 from unskew.serving.export import engines
@@ -115,7 +115,7 @@ def _completed(folder: Path) -> ExportedModel:
     if why_not is not None:
         raise ConfigError(f"{folder}: no ONNX model: {why_not}")
     about = read_json(folder / "model.json")
-    write_json(folder / "model.json", about | {"files": digests(folder), "no_onnx": None})
+    write_manifest(folder / MODEL.marker, about | {"no_onnx": None}, MODEL.files(folder))
     return ExportedModel(str(folder / "model.onnx"), features=scorer.card.features)
 
 

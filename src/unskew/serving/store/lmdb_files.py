@@ -24,7 +24,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from unskew.errors import ConfigError, DataError, RunError, StoreError, first_line, optional, printable
-from unskew.files import digest_of, locked, read_json, remove, write_json
+from unskew.files import digest_of, locked, read_json, remove, write_manifest
 from unskew.serving.store.store import HEAD, Rows, Store, StoredPart, StoreHead
 from unskew.settings import Config, checked
 
@@ -118,7 +118,7 @@ class LmdbFiles(Store):
                 self._tidy(old)
                 made = {name: self._write(name, *part) for name, part in parts.items()}
                 new = old.model_copy(update={"parts": {**old.parts, **made}})
-                write_json(self.folder / MANIFEST, new.model_dump(mode="json"))
+                write_manifest(self.folder / MANIFEST, new)
                 self._tidy(new)
         self._known = None, {}
 

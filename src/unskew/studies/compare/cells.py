@@ -28,7 +28,7 @@ import torch
 
 from unskew import __version__
 from unskew.errors import DataError, Option, RunError, UnskewError
-from unskew.files import complete_file, read_json, write_json
+from unskew.files import FILES, check_files, complete_file, read_json, write_manifest
 from unskew.pages.console import Tell
 from unskew.results import Result, plain
 from unskew.studies.compare.arms import Point
@@ -182,17 +182,19 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
         took = round(time.perf_counter() - began, 3)
         found |= {"status": "finished", "seconds": took, "largest_mb": peak_memory()}
     about = {"cell": str(cell), "settings": learned_by(cell.point), "seed": cell.seed, "version": __version__}
+    numbers = folder / f"{cell.key}.npy"
     if kept is not None:  # the numbers first: where there is text, the cell is whole
-        with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
+        with complete_file(numbers) as path, path.open("wb") as file:
             np.save(file, kept)
-    write_json(folder / f"{cell.key}.json", about | found)
+    write_manifest(folder / f"{cell.key}.json", about | found, [numbers] if kept is not None else ())
     return message
 
 
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """What a cell found; None where it has not been run, or not to its end."""
+    """What a cell found; None where it has not been run, or not to its end, or is damaged."""
     try:
         found = read_json(folder / f"{cell.key}.json")
+        check_files(folder, found.get(FILES, {}))
         if found["status"] == "finished":
             found |= cell.unpacked(np.load(folder / f"{cell.key}.npy", allow_pickle=False))
     except (OSError, ValueError, KeyError, DataError):

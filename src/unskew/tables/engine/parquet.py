@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError
-from unskew.files import restore
+from unskew.files import SUMMARY, check_below, restore
 from unskew.settings import no_such
 
 Paths = Path | str | Sequence[Path | str]
@@ -23,7 +23,10 @@ READ_AT_ONCE = 2**22
 
 
 def parquet_files(paths: Paths) -> list[str]:
-    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are."""
+    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are.
+
+    Those of a log of ours are what was written, or refused.
+    """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     found: list[str] = []
     for path in several:
@@ -39,6 +42,7 @@ def parquet_files(paths: Paths) -> list[str]:
         visible = [file for file in inside if file.is_file() and file not in hidden]
         if not visible:
             raise DataError("the folder has no *.parquet files", path=place)
+        check_below(place)
         found += [os.path.abspath(file) for file in visible]
     if not found:
         raise DataError("no Parquet files were named")
@@ -48,7 +52,7 @@ def parquet_files(paths: Paths) -> list[str]:
 def impressions_in(path: Path | str) -> Path:
     """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
     inside = restore(Path(path)) / "impressions"
-    return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
+    return inside if inside.is_dir() and (Path(path) / SUMMARY).is_file() else Path(path)
 
 
 def plain_name(path: str) -> str:

@@ -1,0 +1,195 @@
+"""A bit that flipped on a disk is told, with its file and what to do; never another answer, nor a raw error.
+
+FLIPS=25 takes that many of each kind: docs/explanation/faults.md has what came out of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import unskew
+from unskew.diagnosis import click_models
+from unskew.errors import RunError, UnskewError
+from unskew.logs.counts.rankings import read_counts
+from unskew.logs.counts.shard_writer import ShardSource
+from unskew.logs.counts.shards import open_shards
+from unskew.logs.ingest.ingest import ingest
+from unskew.logs.log import write_log
+from unskew.logs.reader import StoredLog, open_log
+from unskew.serving.scoring.models import Served
+from unskew.simulation import Traffic
+from unskew.studies.compare.cells import Cell, read_cell, run_cell
+from unskew.studies.compare.config import CompareData
+from unskew.tables.engine.engine import connect
+from unskew.tracking.display_times import display_times, load_examination
+from unskew.tracking.store import open_tracking
+from unskew.tracking.traces import TRACE
+from unskew.tracking.track import track
+from unskew.tracking.windows import WINDOWS, Lookup, read_window
+from unskew.types import Lists
+
+FLIPS = int(os.environ.get("FLIPS", "3"))
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def shown(log: Path) -> Any:
+    return rows_of(StoredLog.open(log).table())
+
+
+def on_an_engine(log: Path) -> Any:
+    with connect("duckdb", threads=1) as engine, open_log(engine, log) as table:
+        return rows_of(engine.to_arrow(table))
+
+
+def counted(folder: Path) -> Any:
+    counts = read_counts(folder, lists(), "pairs")
+    return [getattr(counts, name).tolist() for name in ("query", "row", "impressions", "clicks", "pairs")]
+
+
+def in_windows(store: Path) -> Any:
+    with connect("duckdb", threads=1) as engine:
+        tables = [read_window(engine, store, name) for name in WINDOWS]
+        assert all(table is not None for table in tables)
+        return [rows_of(engine.to_arrow(table)) for table in tables]
+
+
+def looked_up(store: Path) -> Any:
+    lookup = Lookup(store)
+    return lookup.until, [lookup(query, document) for query in range(QUERIES) for document in range(5)]
+
+
+def in_hours(store: Path) -> Any:
+    opened = open_tracking(store)
+    with connect("duckdb", threads=1) as engine:
+        tables = [opened.read(engine, kind, 0, opened.manifest.clock or 0) for kind in ("partials", "pages")]
+        return opened.manifest, [rows_of(engine.to_arrow(table)) for table in tables]
+
+
+def looked_at(folder: Path) -> Any:
+    model = load_examination(folder)
+    traces = {name: np.arange(1, 30) for name in TRACE}
+    return model(traces).tolist(), model.facts, model.settings
+
+
+def attractive(folder: Path) -> Any:
+    model = click_models.load_model(folder)
+    return {name: values.tolist() for name, values in model.parameters.items()}, model.pairs.query_id.to_pylist()
+
+
+def scored(folder: Path) -> Any:
+    return unskew.load(folder).score(lists()).tolist(), Served.load(folder).score(lists()).tolist()
+
+
+def in_shards(folder: Path) -> Any:
+    source = ShardSource(log=str(folder / "log"), counts=None, lists=(str(folder / "lists.txt"),), shards=2)
+    shards = open_shards(source, cache=folder / "cache")
+    parts = [shards.load(shard) for shard in range(len(shards))]
+    return shards.totals(), [(part.clicks.tolist(), part.lists.features.tolist()) for part in parts]
+
+
+class Measured(Cell):
+    """A cell that has no need to learn."""
+
+    def found(self) -> tuple[dict[str, Any], Any]:
+        return {"test": {"ndcg@10": 0.625}}, np.linspace(0, 1, 50)
+
+    def unpacked(self, kept: Any) -> dict[str, Any]:
+        return {"kept": kept.tolist()}
+
+
+CELL = Measured("position", "dla", 0, None, 0, CompareData(synthetic={}), Path(), "cell")
+
+
+def finished(folder: Path) -> Any:
+    found = read_cell(folder, CELL)
+    if found is None:
+        raise RunError(f"{folder}: to be run again")
+    return found
+
+
+QUERIES = 12
+
+
+@functools.cache
+def lists() -> Lists:
+    return unskew.make_lists(queries=QUERIES, features=4, documents=(4, 6), seed=0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of each folder that we write."""
+    place = tmp_path_factory.mktemp("flips")
+    write_log(Traffic(pages=1500, days=3.0, seed=0).draw(lists()), place / "log.parquet")
+    ingest(place / "log.parquet", place / "log")
+    unskew.write_letor(lists(), place / "lists.txt")
+    unskew.split(place / "log", place / "parts")
+    unskew.counts(place / "log", place / "counts", pairs=True)
+    track(place / "log", place / "store", refresh="all")
+    display_times(place / "log", place / "seen", trees=3)
+    unskew.learn(place / "log.parquet", "naive", features=lists(), steps=3).save(place / "model")
+    click_models.save_model(click_models.fit(place / "log", "dctr"), place / "clicks")
+    run_cell(CELL, place)
+    in_shards(place)
+    return place
+
+
+KINDS = {
+    "a log": ("log", "**/*", shown),
+    "a log on an engine": ("log", "**/*", on_an_engine),
+    "a part": ("parts/train", "*.parquet", on_an_engine),
+    "counts": ("counts", "**/*", counted),
+    "windows": ("store", "windows/**/*.parquet", in_windows),
+    "windows looked up": ("store", "windows/**/*.parquet", looked_up),
+    "hours": ("store", "p*/**/*.parquet", in_hours),
+    "a store": ("store", "store.json", in_hours),
+    "an examination model": ("seen", "*", looked_at),
+    "a click model": ("clicks", "*", attractive),
+    "a model": ("model", "*", scored),
+    "a cell": (".", "cell.*", finished),
+    "shards": (".", "cache/entries/*/*[0-9s].*s*", in_shards),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_flipped_bit_is_silent(kind: str, place: Path) -> None:
+    below, pattern, read = KINDS[kind]
+    folder, drawn = place / below, np.random.default_rng(len(kind))
+    files = sorted(path for path in folder.glob(pattern) if path.is_file())
+    whole, told = read(folder), 0
+    for _ in range(FLIPS):
+        file = files[drawn.integers(len(files))]
+        with flipped(file, drawn):
+            said = None
+            try:
+                found = read(folder)
+            except UnskewError as error:
+                found, said = whole, str(error)
+            assert found == whole, f"{file} has another answer"
+            assert said is None or str(place) in said
+            told += said is not None
+    print(f"{kind}: {told} of {FLIPS} told, the others changed nothing that is read")
+
+
+@contextmanager
+def flipped(file: Path, drawn: np.random.Generator) -> Iterator[None]:
+    """A file with one bit that is another."""
+    content = file.read_bytes()
+    damaged = bytearray(content)
+    damaged[drawn.integers(len(content))] ^= 1 << int(drawn.integers(8))
+    file.write_bytes(damaged)
+    try:
+        yield
+    finally:
+        file.write_bytes(content)
