@@ -30,7 +30,7 @@ from unskew.files.writing import UNWRITABLE
 from unskew.settings import byte_count, known
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import builtin
-from unskew.tables.engine.parquet import Paths, parquet_files, plain_name
+from unskew.tables.engine.parquet import Paths, damaged_of, parquet_files, plain_name
 
 ENGINES = ("duckdb", "spark")
 COPY = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, WRITE_BLOOM_FILTER false"
@@ -136,6 +136,7 @@ class DuckEngine(Engine):
 
     def __init__(self, *, memory: int | None, threads: int | None, scratch: Path | None) -> None:
         super().__init__(scratch)
+        self._files: list[str] = []
         config: dict[str, Any] = {"temp_directory": str(self.scratch), "preserve_insertion_order": False}
         config |= {} if memory is None else {"memory_limit": f"{memory}B"}
         config |= {} if threads is None else {"threads": threads}
@@ -147,6 +148,7 @@ class DuckEngine(Engine):
         import duckdb
 
         names = parquet_files(paths)
+        self._files += names
         try:
             with quiet():
                 table: Table = self.con.read_parquet(
@@ -218,9 +220,9 @@ class DuckEngine(Engine):
         if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
             what = f"{first_line(error)}; make room, or name another folder with "
             raise ConfigError((what, Option("scratch"))) from error
-        unreadable = duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException
-        if isinstance(error, unreadable):
-            raise DataError(f"a value cannot be read ({first_line(error)[:300]})", hint="repair it") from error
+        if damages(error):
+            what, place = f"a value cannot be read ({first_line(error)[:300]})", damaged_of(self._files)
+            raise DataError(what, path=place, hint="repair it, put a copy back, or write it anew") from error
         if isinstance(error, duckdb.OutOfMemoryException):
             what = f"DuckDB ran out of memory, although it spills to disk ({first_line(error)})"
             hint = ("give it more with ", Option("memory"), ", or fewer ", Option("threads"))
@@ -263,17 +265,22 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def engine_errors(place: Any) -> Iterator[None]:
-    """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
+def damages(error: object) -> bool:
+    """Whether DuckDB complains about what it reads, and not about a disk, memory or how it was asked."""
     import duckdb
 
+    asked = duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException
+    full = any(reason in str(error) for reason in UNWRITABLE)
+    return isinstance(error, duckdb.Error) and not isinstance(error, asked) and not full
+
+
+@contextmanager
+def engine_errors(place: Any) -> Iterator[None]:
+    """What an engine complains about while it reads is an error of the data."""
     try:
         yield
-    except duckdb.OutOfMemoryException:
-        raise
     except Exception as error:
-        spark = getattr(sys.modules.get("pyspark.errors"), "PySparkException", duckdb.Error)
-        if not isinstance(error, (duckdb.Error, spark)):  # loading Spark to ask takes a while
+        spark = getattr(sys.modules.get("pyspark.errors"), "PySparkException", ())
+        if not (damages(error) or isinstance(error, spark)):  # loading Spark to ask takes a while
             raise
         raise DataError(f"cannot be read ({first_line(error)[:500]})", path=place) from error

@@ -72,6 +72,17 @@ def damage_named(path: Path | str) -> Iterator[None]:
         raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
 
 
+def damaged_of(files: Sequence[str]) -> str | None:
+    """The first of some files that cannot be read, or else the first."""
+    for file in files:
+        try:
+            for _ in blocks(file):
+                pass
+        except DataError:
+            return file
+    return next(iter(files), None)
+
+
 def count_values(about: Any) -> int:
     """Values in all columns, from the metadata of a Parquet file; lists count each of theirs."""
     groups = [about.row_group(index) for index in range(about.num_row_groups)]
