@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +25,7 @@ from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
 from unskew.tracking.delivery import SUMS
 from unskew.tracking.features import FEATURES, click_features, feature_vector
-from unskew.tracking.store import TrackingStore, open_tracking, writing
+from unskew.tracking.store import KEPT_DAYS, TrackingStore, open_tracking, writing
 from unskew.tracking.track import deliver, track
 from unskew.tracking.windows import WINDOWS, Lookup, read_window, window_sums
 
@@ -332,11 +334,13 @@ def test_what_no_window_reaches_is_removed(duckdb: Engine, tmp_path: Path) -> No
     with writing(tmp_path / "store") as store:
         put(duckdb, store, page("a", 0, [1]) + page("b", 30, [1]))
         put(duckdb, store, page("c", 28 * 24 + 20, [1]))
-        assert [len(each.days) for each in store.manifest.deliveries] == [1, 1]
-        put(duckdb, store, page("d", 80 * 24, [1]))
-        assert [each.pages for each in store.manifest.deliveries] == [1]
+        assert [len(each.days) for each in store.manifest.deliveries] == [2, 1], "few days have pages"
+        for days in (range(100, 120), range(120, 100 + KEPT_DAYS)):
+            put(duckdb, store, [row for day in days for row in page(f"d{day}", 24 * day, [1])])
+        assert [len(each.days) for each in store.manifest.deliveries] == [20, KEPT_DAYS - 20]
     with writing(tmp_path / "store") as store:
-        assert [path.name for path in (store.path / "partials").iterdir()] == [store.manifest.deliveries[0].name]
+        left = sorted(path.name for path in (store.path / "partials").iterdir())
+        assert left == [each.name for each in store.manifest.deliveries]
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -429,3 +433,85 @@ def test_a_window_ends_before_its_last_hour(duckdb: Engine, tmp_path: Path) -> N
         for since, until, displays, clicks in ((0, 1, 1, 1), (1, 2, 1, 0), (0, 2, 2, 1), (1, 3, 2, 0)):
             found = fetched(duckdb, window_sums(duckdb, store, START + since, START + until))["q", 10, 1]
             assert (found["displays"], found["clicks"]) == (displays, clicks)
+
+
+def busy_days(*days: int) -> dict[str, list[Row]]:
+    """Pages of some days, ten a day."""
+    return {f"{day}-{n}": page(f"{day}-{n}", 24 * day + n, [n % 2, 1]) for day in days for n in range(10)}
+
+
+def test_a_page_of_a_wrong_clock_is_set_aside(duckdb: Engine, tmp_path: Path) -> None:
+    """It moves neither clock nor windows; the next day counts as ever; --until takes it at its word."""
+    old, strange = busy_days(*range(12)), page("today", 24 * 300, [1])
+    with writing(tmp_path / "store") as store:
+        counts = put(duckdb, store, [row for rows in old.values() for row in rows] + strange, refresh="all")
+        assert (counts["counted"], counts["far_ahead"]) == (120, 1)
+        assert store.manifest.clock == START + 24 * 11 + 10
+        assert fetched(duckdb, read_window(duckdb, store)) == recomputed(old, START, START + 24 * 12)
+        # a small delivery, one of whose clocks is wrong: what was counted before says so
+        next_day = busy_days(12)
+        counts = put(duckdb, store, [row for rows in next_day.values() for row in rows] + strange)
+        assert (counts["counted"], counts["far_ahead"], counts["too_old"]) == (10, 1, 0)
+        # six days without pages are no wrong clock, nor are months after which all pages come
+        assert put(duckdb, store, [*page("18", 24 * 18, [1]), *page("z", 24 * 12 + 9.5, [1])])["counted"] == 2
+        assert put(duckdb, store, strange, end=START + 24 * 300 + 1)["counted"] == 1
+        assert store.manifest.clock == START + 24 * 300 + 1
+
+
+def test_wrong_clocks_are_told_by_the_command(tmp_path: Path) -> None:
+    log, out = tmp_path / "log.parquet", tmp_path / "store"
+    rows = [row for rows in busy_days(*range(11)).values() for row in rows]
+    pq.write_table(table_of(rows + page("today", 24 * 300, [1])), log)
+    ended = CliRunner().invoke(app, ["track", str(log), "--out", str(out)])
+    assert re.search(r"left out far ahead +1\n", ended.output), ended.output
+    assert "1 pages are a week or more past nearly all others" in ended.output
+    assert "deliver them with --until" in ended.output
+
+
+def test_a_store_that_a_wrong_clock_ruined_is_rewound(duckdb: Engine, tmp_path: Path) -> None:
+    before, after, log = busy_days(*range(20)), busy_days(20), tmp_path / "log.parquet"
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, [row for rows in before.values() for row in rows], refresh="all")
+        put(duckdb, store, page("today", 24 * 300, [1]), refresh="all")  # alone it cannot be told
+        ruined = fetched(duckdb, read_window(duckdb, store))
+        assert sum(row["displays"] for row in ruined.values()) == 1
+    pq.write_table(table_of([row for rows in after.values() for row in rows]), log)
+    found = track(log, tmp_path / "store")
+    assert (found.left_out["too_old"], found.counted) == (10, 0)
+    assert "go back with rewind=True and until=, the end of what was right" in found.notes[0]
+    right = datetime.fromtimestamp((START + 24 * 20 - 5) * 3600, UTC).isoformat()
+    with pytest.raises(ConfigError, match="if a wrong clock took it there, rewind=True goes back"):
+        track(log, tmp_path / "store", until=right)
+    with pytest.raises(ConfigError, match="rewind=True: goes with until="):
+        track(log, tmp_path / "store", rewind=True)
+    end = datetime.fromtimestamp((START + 24 * 21) * 3600, UTC).isoformat()
+    found = track(log, tmp_path / "store", until=end, rewind=True)
+    assert (found.counted, found.left_out["too_old"], found.notes) == (10, 0, [])
+    month = fetched(duckdb, read_window(duckdb, open_tracking(tmp_path / "store")))
+    assert month == recomputed(before | after, START - 7 * 24, START + 24 * 21)
+    assert track(log, tmp_path / "store").left_out["repeated"] == 10
+
+
+def test_a_page_that_is_sent_again_across_the_hour_counts_once(engine: Engine, tmp_path: Path) -> None:
+    """Within half an hour it is the same page, whatever hour its rows say; later it is another one of that id."""
+    with writing(tmp_path / "store") as store:
+        put(engine, store, page("a", 9.9, [1, 0]) + page("b", 9.9, [1, 0]) + page("c", 10.1, [0, 1]))
+        counts = put(engine, store, page("a", 10.2, [1, 0]) + page("b", 10.6, [1, 0]) + page("c", 9.8, [0, 1, 1]))
+        assert (counts["repeated"], counts["counted"], counts["split"]) == (1, 1, 1)
+        assert put(engine, store, page("a", 10.45, [1, 0]))["counted"] == 1, "half an hour after it was counted"
+
+
+def test_what_is_after_the_present_hour_waits(duckdb: Engine, tmp_path: Path) -> None:
+    now = time.time() // 3600 - START
+    with writing(tmp_path / "store") as store:
+        soon = page("next", now + 1, [1]) + page("day", now + 20, [1])
+        counts = put(duckdb, store, page("now", now, [1]) + soon)
+    assert (counts["counted"], counts["future"]) == (1, 2)
+
+
+def test_nothing_is_examined_more_than_once(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, page("a", 0, [1, 0], examination=[1.5, 1.0]))
+        found = fetched(duckdb, window_sums(duckdb, store, START, START + 1))
+    assert [found["q", doc, rank]["examined"] for doc, rank in ((10, 1), (11, 2))] == [1000, 1000]
+    assert found["q", 10, 1]["examined_squared"] == 10**6

@@ -162,6 +162,7 @@ class TrackArguments(OnEngine):
     out: Place = option(..., "Store to make, or to add to.")
     examination: Place = option(None, "Examination model that judges every result; else the log's own column.")
     until: str | None = option(None, "End of the last full hour, as 2024-03-01T14:00:00Z; later pages wait.")
+    rewind: bool = option(False, "Go back to --until, where a wrong clock took the store beyond.")
     refresh: str = option("due", "Windows to write anew: due, all or none.", known=("due", "all", "none"))
     max_rejected: float = option(0.01, "Share of broken pages past which nothing is counted.", ge=0, le=1)
 

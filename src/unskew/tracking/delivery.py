@@ -25,13 +25,17 @@ HOUR = 3600
 """Seconds of an hour."""
 PAUSE = 1800
 """Seconds after which a result that a page has shown already is of another page."""
+WEEK = 7 * 24
+"""Hours past all others from which on a few pages are taken to be of wrong clocks."""
+FEW = 0.01
+"""Share of the pages of a store and of what is delivered that a few are, and never half of what is delivered."""
 LONGEST = 1e9
 """Seconds that no display or dwell time has."""
 TIMES = ("display_time", "dwell_time")
 OPTIONAL = (*TIMES, "randomized", "examination")
 BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries", "returns")
 """Why a page cannot be counted, the first reason that holds."""
-LEFT_OUT = (*BROKEN, "future", "too_old", "split", "repeated")
+LEFT_OUT = (*BROKEN, "future", "far_ahead", "too_old", "split", "repeated")
 """All reasons for which a page of a delivery does not count, the first that holds."""
 
 
@@ -92,10 +96,28 @@ def page_table(rows: Table) -> Table:
     return made.mutate(clock_back=(pages.start < pages.of_first).cast("int64")).drop("last")
 
 
-def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
+def first_far_ahead(pages: Mapping[int, int], clock: int | None, before: int) -> int | None:
+    """The hour from which on pages are few and a week past all others; None where there are none such.
+
+    `pages` are those delivered by hour, and `before` is how many were counted up to the hour `clock`.
+
+    >>> first_far_ahead({5: 300, 6: 200, 5000: 1}, None, 0), first_far_ahead({5000: 200}, 7, 10**6)
+    (5000, None)
+    """
+    total = left = sum(pages.values())
+    latest = clock
+    for hour in sorted(pages):
+        few = left <= FEW * (total + before) and 2 * left < total
+        if few and latest is not None and hour - latest > WEEK:
+            return hour
+        latest, left = hour if latest is None else max(latest, hour), left - pages[hour]
+    return None
+
+
+def with_reasons(pages: Table, *, seen: Table | None, until: int, ahead: int | None, oldest: int) -> Table:
     """The pages with `reason`, why each does not count, null where it does.
 
-    `seen` has hour, page_id and ranks of those that were counted before, `until` and `oldest` are hours.
+    `seen` has hour, page_id, ranks and start of those that were counted before; the others are hours.
     """
     if seen is None:
         known = pages.mutate(known=ibis.literal(False), further=ibis.literal(False))
@@ -106,6 +128,7 @@ def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -
     cases = [(known[name] > 0, name) for name in BROKEN]
     cases += [(known.page_id.isnull(), "no_id")]
     cases += [(known.hour >= until, "future"), (known.hour < oldest, "too_old")]
+    cases += [] if ahead is None else [(known.hour >= ahead, "far_ahead")]
     cases += [(known.further, "split"), (known.known, "repeated")]
     return known.mutate(reason=ibis.cases(*cases, else_=ibis.null("string"))).drop("known", "further")
 
@@ -113,13 +136,15 @@ def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -
 def met_before(pages: Table, seen: Table) -> Table:
     """`met`, the pages of which something was counted before: whether it is `known`, or `further` ranks come now.
 
-    In its hour a page is known by its id. In the hours beside it ids may be those of other pages, which begin with
-    the first rank again; further ranks of a page share none with what was counted.
+    In its hour a page is known by its id, and in the hours beside it too where half an hour has not passed since;
+    later what begins with the first rank again is another page. Further ranks share none with what was counted.
     """
-    other = seen.select(seen_hour="hour", seen_page="page_id", seen_ranks="ranks")
-    near = pages.select("page_id", "hour", "bits").join(other, pages.page_id == other.seen_page)
+    other = seen.select(seen_hour="hour", seen_page="page_id", seen_ranks="ranks", seen_start="start")
+    start = pages.start.epoch_seconds()
+    near = pages.select("page_id", "hour", "bits", start=start).join(other, pages.page_id == other.seen_page)
     near = near.mutate(apart=(near.hour - near.seen_hour).abs(), shared=near.bits & near.seen_ranks)
-    same, beside = near.apart == 0, (near.apart == 1) & (near.shared == 0)
+    soon = (near.apart == 1) & ((near.start - near.seen_start).abs() <= PAUSE)
+    same, beside = (near.apart == 0) | (soon & (near.shared != 0)), (near.apart == 1) & (near.shared == 0)
     near = near.mutate(same=same, more=beside | (same & (near.shared != near.bits)))
     near = near.filter(near.same | near.more)
     return near.group_by(met="page_id").agg(known=near.same.any(), further=near.more.any())

@@ -2,20 +2,24 @@
 
     STORE/store.json                          what holds: clock, deliveries, windows; its replacement is the commit
     STORE/partials/<delivery>/day=<n>/*.parquet   sums per hour, query, document and position
-    STORE/pages/<delivery>/day=<n>/*.parquet      hour, page_id and ranks of every page that was counted
+    STORE/pages/<delivery>/day=<n>/*.parquet      hour, page_id, ranks and start of every page that was counted
     STORE/windows/<name>-<number>/*.parquet       sums per query, document and position, sorted by them
 
 Days and hours are numbers since 1970, in UTC. Folders are written under names of their own and never changed. What
 store.json does not name is not there: a run that died left it, or a newer one has replaced it, and the next run
 removes it; so who reads while a run ends has an hour to finish. One run at a time writes, others wait.
+
+A wrong clock may move the store's past all that comes. So the latest days that have pages stay, wherever the clock
+is, and `rewind` goes back to them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 
 from pydantic import Field
@@ -31,6 +35,8 @@ MANIFEST = "store.json"
 FOLDERS = ("partials", "pages", "windows")
 DAY = 24
 """Hours of a day."""
+KEPT_DAYS = 35
+"""Days with pages that are kept: those of the longest window, and some that a wrong clock may have made."""
 
 
 class Delivery(Config):
@@ -64,7 +70,7 @@ class Published(Config):
 class Manifest(Config):
     """The content of manifest.json: deliveries, windows and counts; what it does not name does not hold."""
 
-    format: int = 2
+    format: int = 3
     """The version of the layout of files."""
     number: int = 0
     """How many runs of `track` there were."""
@@ -105,7 +111,7 @@ class TrackingStore:
         there = {*found}
         check_files(self.path, {name: each for name, each in hashes.items() if name.rpartition("/")[0] in there})
         table = engine.read_parquet([self.path / name for name in found])
-        columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks")
+        columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks", "start")
         return table.filter(table.hour.between(first, last)).select(*columns)
 
     def window(self, published: Published) -> Path:
@@ -116,6 +122,11 @@ class TrackingStore:
     def hashes(self, *folders: Path) -> dict[str, str]:
         """Hashes of the files in folders of the store."""
         return hashes_of(self.path, [file for folder in folders for file in folder.rglob("*.parquet")])
+
+    def rewind(self, clock: int) -> None:
+        """Go back to an hour: forget the windows, and the days that begin later."""
+        kept = within(self.manifest.deliveries, 0, (clock - 1) // DAY)
+        self.manifest = self.manifest.model_copy(update={"clock": clock, "deliveries": kept, "windows": {}})
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest; from then on everybody reads what it names."""
@@ -129,6 +140,15 @@ class TrackingStore:
         for kind in FOLDERS:
             if (self.path / kind).is_dir():
                 remove(*(path for path in (self.path / kind).iterdir() if path.name not in named))
+
+
+def within(deliveries: Sequence[Delivery], first: int, last: float = inf) -> tuple[Delivery, ...]:
+    """The deliveries with their days from first to last, without those that have none."""
+    some = [
+        each.model_copy(update={"days": tuple(day for day in each.days if first <= day <= last)})
+        for each in deliveries
+    ]
+    return tuple(each for each in some if each.days)
 
 
 def open_tracking(path: Path | str) -> TrackingStore:

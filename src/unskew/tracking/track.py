@@ -11,13 +11,13 @@ the delivery and of the days that it touches.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
-from unskew.errors import ConfigError, DataError, LimitError, Option
+from unskew.errors import ConfigError, DataError, LimitError, Option, Sentence, Words
 from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
@@ -32,12 +32,13 @@ from unskew.tracking.delivery import (
     LEFT_OUT,
     counted_rows,
     delivered_rows,
+    first_far_ahead,
     hourly_sums,
     page_table,
     with_reasons,
 )
 from unskew.tracking.display_times import add_examination, load_examination
-from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, writing
+from unskew.tracking.store import DAY, KEPT_DAYS, Delivery, Manifest, TrackingStore, within, writing
 from unskew.tracking.windows import LONGEST, due, publish_window
 
 REFRESH = ("due", "all", "none")
@@ -63,6 +64,8 @@ class Tracked(Result):
     """Counted all the same."""
     windows: Mapping[str, str]
     """From when to when each goes."""
+    notes: Sequence[str] = ()
+    """What to do about pages that wrong clocks kept from being counted."""
 
 
 @TrackArguments.checks
@@ -72,6 +75,7 @@ def track(
     *,
     examination: Path | str | None = None,
     until: str | None = None,
+    rewind: bool = False,
     refresh: str = "due",
     max_rejected: float = 0.01,
     columns: Mapping[str, str] | None = None,
@@ -83,25 +87,44 @@ def track(
     `examination` is the folder of an examination model, which judges every result; without one the log's column
     `examination` is taken, if there is one. `until` is the end of the log's last full hour, in ISO 8601 (UTC):
     pages from it on do not count yet, and windows end there. Without it they end with the last hour that has a
-    page, and pages from after the present hour do not count. `refresh` is which windows to write: those that are
-    due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
-    `columns` says theirs for ours, as for `ingest`; `connection` says how the engine is reached.
+    page; pages from after the present hour do not count, nor a few that are a week or more past all others.
+    `rewind` goes back to `until` where a wrong clock took the store beyond it: pages of later days are forgotten,
+    to be delivered again. `refresh` is which windows to write: those that are due, all, or none. A delivery of
+    which more than the share `max_rejected` is broken is refused as a whole. `columns` says theirs for ours, as
+    for `ingest`; `connection` says how the engine is reached.
     """
     known("refresh", refresh, REFRESH)
     end = None if until is None else hour_of(until)
+    if rewind and end is None:
+        raise ConfigError(
+            ("goes with ", Option("until"), ", the end of what was right"), argument="rewind", value=True
+        )
     model = None if examination is None else load_examination(examination)
     needed = [*REQUIRED, "timestamp"]
     # the log is opened before there is a store, so that a wrong name leaves none
     with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
         judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
-            counts = deliver(running, store, judged, end, refresh, max_rejected, place_of(log))
+            counts = deliver(running, store, judged, end, refresh, max_rejected, place_of(log), rewind)
+            clock = _clock(store.manifest.clock or 0)
     published = store.manifest.windows.items()
     windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
     left_out, strange = (
         {name: counts.pop(name) for name in kind if name in counts} for kind in (LEFT_OUT, STRANGE)
     )
-    return Tracked(str(out), left_out=left_out, strange=strange, **counts, windows=windows)
+    notes = [Sentence(words) for words in _notes(left_out, counts["delivered"], clock)]
+    return Tracked(str(out), left_out=left_out, strange=strange, **counts, windows=windows, notes=notes)
+
+
+def _notes(left_out: Mapping[str, int], delivered: int, clock: str) -> Iterator[Words]:
+    """What to do about pages of wrong clocks, in this delivery or in one before."""
+    if far := left_out["far_ahead"]:
+        what = f"{far:,} pages are a week or more past nearly all others, as by a wrong clock, and do not count; "
+        yield what, "where their time is right, deliver them with ", Option("until")
+    if 2 * left_out["too_old"] > delivered:
+        what = f"{left_out['too_old']:,} pages are too old, as the store has counted up to {clock}; "
+        back = "if a wrong clock took it there, go back with "
+        yield what, back, Option("rewind", True), " and ", Option("until"), ", the end of what was right"
 
 
 def deliver(
@@ -112,13 +135,16 @@ def deliver(
     refresh: str,
     max_rejected: float,
     place: Path | str | None,
+    rewind: bool = False,
 ) -> dict[str, int]:
     """Count a delivery, write the windows that are due, and commit; `end` is the hour of `until`."""
+    if rewind and end is not None:
+        store.rewind(end)
     before = store.manifest
     if end is not None and before.clock is not None and end < before.clock:
-        raise ConfigError(
-            f"the store has counted up to {_clock(before.clock)} already; give a later time", argument="until"
-        )
+        what = f"the store has counted up to {_clock(before.clock)} already; give a later time"
+        hint = ("if a wrong clock took it there, ", Option("rewind", True), " goes back")
+        raise ConfigError(what, argument="until", hint=hint)
     rows = delivered_rows(engine, impressions, place)
     kinds = {name: str(rows[name].type()) for name in ("page_id", "query_id", "doc_id")}
     for name, kind in before.kinds.items():
@@ -128,11 +154,15 @@ def deliver(
     pages = engine.keep(page_table(rows))
     limit = end if end is not None else int(time.time()) // HOUR + 1
     sound = pages.filter(*(pages[name] == 0 for name in BROKEN), pages.hour < limit)
-    ends = engine.rows(sound.agg(first=sound.hour.min(), last=sound.hour.max()))[0]
-    first, last = ends["first"], ends["last"]
+    found = engine.rows(sound.group_by("hour").agg(pages=sound.count()))
+    by_hour = {int(row["hour"]): int(row["pages"]) for row in found}
+    counted = sum(each.pages for each in before.deliveries)
+    ahead = None if end is not None else first_far_ahead(by_hour, before.clock, counted)
+    hours = [hour for hour in by_hour if ahead is None or hour < ahead]
+    first, last = min(hours, default=None), max(hours, default=None)
     clock = max(hour for hour in (before.clock, end, None if last is None else last + 1, 0) if hour is not None)
     seen = None if first is None else store.read(engine, "pages", first - 1, int(last or 0) + 1)
-    judged = engine.keep(with_reasons(pages, seen=seen, until=limit, oldest=clock - LONGEST))
+    judged = engine.keep(with_reasons(pages, seen=seen, until=limit, ahead=ahead, oldest=clock - LONGEST))
     counts = count_pages(engine, judged, before.clock)
     refuse_broken(counts, max_rejected, place)
     fresh = judged.filter(judged.reason.isnull())
@@ -171,7 +201,7 @@ def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, coun
     """Write what the pages add to the store, in folders that nobody knows of yet."""
     name = f"{store.manifest.number + 1:06d}"
     sums = hourly_sums(counted_rows(rows, pages, any_twice=counts["twice"] > 0))
-    ledger = pages.select("hour", "page_id", ranks="bits")
+    ledger = pages.select("hour", "page_id", ranks="bits", start=pages.start.epoch_seconds())
     for kind, table in (("partials", sums), ("pages", ledger)):
         by_day = table.mutate(day=(table.hour / DAY).floor().cast("int64"))
         engine.write_parquet(by_day, store.folder(kind, name), by="day")
@@ -190,17 +220,15 @@ def _commit(
     refresh: str,
 ) -> None:
     before = store.manifest
-    oldest = (clock - LONGEST) // DAY
-    kept = [
-        each.model_copy(update={"days": tuple(day for day in each.days if day >= oldest)})
-        for each in (*before.deliveries, *([made] if made else []))
-    ]
+    deliveries = (*before.deliveries, *([made] if made else []))
+    days = sorted({day for each in deliveries for day in each.days})
+    oldest = min([(clock - LONGEST) // DAY, *days[-KEPT_DAYS:]])
     totals = {name: before.totals.get(name, 0) + number for name, number in counts.items()}
     manifest = Manifest(
         number=before.number + 1,
         clock=clock or None,
         kinds=before.kinds or kinds,
-        deliveries=tuple(each for each in kept if each.days),
+        deliveries=within(deliveries, oldest),
         windows=before.windows,
         totals=totals,
     )
