@@ -574,3 +574,75 @@ def test_the_earliest_click_on_a_result_is_taken(run: Ingest, tmp_path: Path) ->
     path.write_text("\n".join(json.dumps(row) for row in [*rows, *clicks]))
     run(path)
     assert [(row["click"], row["dwell_time"]) for row in written(tmp_path)] == [(1, 7.5)]
+
+
+def ingested_events(run: Ingest, tmp_path: Path, rows: list[tuple[Any, ...]]) -> list[tuple[str, int]]:
+    """Documents and whether they are clicked, of a log of event, page, document, position and time."""
+    keys = ("event", "page_id", "doc_id", "position", "timestamp")
+    events = [{**dict(zip(keys, row, strict=True)), "query_id": "q"} for row in rows]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, events)))
+    run(tmp_path / "log.jsonl", rules={"off": ["two_documents_at_one_position"]})
+    return [(row["doc_id"], row["click"]) for row in written(tmp_path)]
+
+
+def test_a_click_without_a_time_is_one(run: Ingest, tmp_path: Path) -> None:
+    rows = [("impression", "p", "a", 1, 10), ("impression", "p", "b", 2, 10), ("click", "p", "b", None, None)]
+    assert ingested_events(run, tmp_path, rows) == [("a", 0), ("b", 1)]
+
+
+def test_a_click_between_two_showings_of_a_result_is_one(run: Ingest, tmp_path: Path) -> None:
+    rows = [("impression", "p", "a", 1, 10), ("impression", "p", "a", 1, 30), ("click", "p", "a", None, 20)]
+    assert ingested_events(run, tmp_path, rows) == [("a", 1)]
+
+
+def test_clicks_that_rows_have_stay_beside_those_of_events(run: Ingest, tmp_path: Path) -> None:
+    """An empty cell is no click where events tell them; what is neither 0 nor 1 is broken as ever."""
+    clicks = ["1", "", "0", "", "twice"]
+    lines = [f"p,q,d{rank},{rank},{click}" for rank, click in enumerate(clicks, start=1)]
+    (tmp_path / "log.csv").write_text("\n".join(["page_id,query_id,doc_id,position,click", *lines]))
+    (tmp_path / "clicks.csv").write_text("page_id,doc_id\np,d2\n")
+    made = run(tmp_path / "log.csv", clicks=[tmp_path / "clicks.csv"], max_rejected=1.0)
+    assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [
+        ("d1", 1),
+        ("d2", 1),
+        ("d3", 0),
+        ("d4", 0),
+    ]
+    assert made.rejected.reasons == {"click_not_0_or_1": 1}
+
+
+def test_a_rank_between_two_is_broken(run: Ingest, tmp_path: Path) -> None:
+    table = log()
+    ranks = pa.array([1.5 if at == 2 else float(rank) for at, rank in enumerate(table["position"].to_pylist())])
+    pq.write_table(table.set_column(3, "position", ranks), tmp_path / "log.parquet")
+    made = run(tmp_path / "log.parquet", max_rejected=0.5)
+    assert made.rejected.reasons == {"position_not_a_whole_number": 1}
+    assert [row["position"] for row in written(tmp_path)][:3] == [1, 2, 1]
+
+
+def test_fractions_of_seconds_stay(run: Ingest, tmp_path: Path) -> None:
+    moment = datetime(2024, 7, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+    texts = [
+        "2024-07-01T12:00:00.250Z",
+        "2024-07-01 14:00:00,250+02:00",
+        "2024-07-01T12:00:00.250000999Z",
+        f"{moment.timestamp()}",
+        moment.timestamp(),
+        round(moment.timestamp() * 1000),
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(row) for row in timed(texts)))
+    run(tmp_path / "log.jsonl", rules={"off": ["robots"]})
+    assert [row["timestamp"] for row in written(tmp_path)] == [moment] * len(texts)
+
+
+def test_a_zone_that_nobody_lives_in_is_broken(run: Ingest, tmp_path: Path) -> None:
+    texts = [
+        "2024-07-01T12:00:00+99:99",
+        "2024-07-01T12:00:00+05:60",
+        "2024-07-01T12:00:00-15",
+        "2024-07-01T12:00+14",
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(row) for row in timed(texts)))
+    made = run(tmp_path / "log.jsonl", max_rejected=1.0)
+    assert made.rejected.reasons == {"unreadable_timestamp": 3}
+    assert [row["timestamp"] for row in written(tmp_path)] == [datetime(2024, 6, 30, 22, tzinfo=UTC)]

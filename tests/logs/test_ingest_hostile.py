@@ -62,6 +62,18 @@ def test_a_line_of_100_megabytes(engine: Engine, tmp_path: Path) -> None:
         run(engine, tmp_path, "log.csv", b"x" * 100_000_000)
 
 
+@pytest.mark.parametrize("quote", [b"", b'"'])
+@pytest.mark.parametrize("before", [0, 120_000])
+def test_a_cell_of_3_megabytes_is_a_broken_row(engine: Engine, tmp_path: Path, quote: bytes, before: int) -> None:
+    """Wherever in the file it stands, across the blocks that are parsed at once too."""
+    rows = b"".join(b"%d,q,d,1,0\n" % page for page in range(before))
+    cell = quote + b"x" * 3_000_000 + quote
+    made = run(engine, tmp_path, "log.csv", HEADER + rows + b"p,q," + cell + b",1,0\n" + ROW)
+    assert made.rejected.reasons == {"value_too_long": 1}
+    assert (made.rows_read, made.impressions) == (before + 2, before + 1)
+    assert pq.read_table(tmp_path / "out" / "rejected.parquet")["row"].to_pylist() == [before + 2]
+
+
 def test_a_long_line_is_counted_like_any_other(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,14 @@ def test_random_pages_are_kept_apart(engine: Engine, tmp_path: Path) -> None:
         assert in_order(found) == in_order(expected)
 
 
+def test_a_slot_of_which_nothing_is_said_was_not_filled_at_random(engine: Engine) -> None:
+    columns = {"page_id": [1, 2, 3], "query_id": ["q"] * 3, "doc_id": ["d"] * 3, "position": [1] * 3}
+    told = {"click": [1, 0, 0], "randomized": pa.array([None, False, True])}
+    slots = count_rankings(engine, engine.from_arrow(pa.table(columns | told))).slots
+    found = {row["randomized"]: (row["impressions"], row["clicks"]) for row in engine.to_arrow(slots).to_pylist()}
+    assert found == {False: (2, 1), True: (1, 0)}
+
+
 def test_missing_presentation_is_a_value_of_its_own(engine: Engine) -> None:
     columns = {
         "page_id": [1, 2, 3],

@@ -196,9 +196,9 @@ def open_tables(
             check_rows(opened, given)
             chosen, left_out = choose_segments(opened, given, segments, serp=serp)
             shown = _typed(given, chosen)
-    except BaseException:
+    except BaseException as error:
         if isinstance(engine, str):
-            opened.close()
+            opened.__exit__(type(error), error, None)
         raise
     return LogTables(opened, shown, tuple(chosen), place, left_out, owned=isinstance(engine, str))
 

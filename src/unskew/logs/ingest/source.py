@@ -194,8 +194,10 @@ class _Opening:
         optional = {"page_id", *(["click"] if joined else [])}
         require(table, tuple(name for name in REQUIRED if name not in optional), present)
         finding = how_to_find([name for name in table.columns if name not in maybe], self.options, present)
-        dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
-        table = table.drop(*dropped) if dropped else table
+        if finding is not None and "page_id" in table.columns:
+            table = table.drop("page_id")
+        if joined and "click" in table.columns:  # what rows say stays beside events, and may be nothing
+            table = table.mutate(click=table.click.fill_null(ibis.literal(0).cast(table.click.type())))
         needed = () if finding is None else finding.needed
         return typed(table, self.options, self.engine.name, needed=needed), finding
 

@@ -191,9 +191,10 @@ class Guarded:
         self._ready = b""
 
     def read(self, size: int | None = None) -> bytes:
-        """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
+        """The next bytes, as many as asked for while there are more; MARK stands where bytes were no UTF-8."""
+        least = 1 if size is None or size < 0 else size  # parsers take a short read for a short block
         with self._lock:
-            while not self._ready and self._fill():
+            while len(self._ready) < least and self._fill():
                 pass
             size = len(self._ready) if size is None or size < 0 else size
             given, self._ready = self._ready[:size], self._ready[size:]
