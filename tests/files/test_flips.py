@@ -6,7 +6,10 @@ FLIPS=25 takes that many of each kind: docs/explanation/faults.md has what came 
 from __future__ import annotations
 
 import functools
+import json
 import os
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +21,8 @@ import pytest
 
 import unskew
 from unskew.diagnosis import click_models
-from unskew.errors import RunError, UnskewError
+from unskew.errors import DataError, RunError, UnskewError
+from unskew.files import check_below, read_json, read_manifest, write_manifest
 from unskew.logs.counts.rankings import read_counts
 from unskew.logs.counts.shard_writer import ShardSource
 from unskew.logs.counts.shards import open_shards
@@ -163,7 +167,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_flipped_bit_is_silent(kind: str, place: Path) -> None:
+def test_a_flipped_bit_is_told_and_never_another_answer(kind: str, place: Path) -> None:
     below, pattern, read = KINDS[kind]
     folder, drawn = place / below, np.random.default_rng(len(kind))
     files = sorted(path for path in folder.glob(pattern) if path.is_file())
@@ -193,3 +197,67 @@ def flipped(file: Path, drawn: np.random.Generator) -> Iterator[None]:
         yield
     finally:
         file.write_bytes(content)
+
+
+def test_files_that_were_changed_are_told(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    file, manifest = tmp_path / "rows" / "a.bin", tmp_path / "summary.json"
+    file.write_bytes(b"rows")
+    write_manifest(manifest, {"rows": 4}, [file])
+    assert read_manifest(manifest)["rows"] == 4
+    check_below(file)
+    check_below(tmp_path / "rows")
+    whole = manifest.read_text()
+    manifest.write_text(whole.replace("4", "5", 1))
+    with pytest.raises(DataError, match=r"summary\.json: damaged, it is not what was written; put a copy back"):
+        read_json(manifest)
+    manifest.write_text(json.dumps(json.loads(whole)))  # laid out anew, it says the same
+    file.write_bytes(b"r0ws")
+    for check in (
+        lambda: read_manifest(manifest),
+        lambda: check_below(file),
+        lambda: check_below(tmp_path / "rows"),
+    ):
+        with pytest.raises(DataError, match=r"a\.bin: damaged, it is not what was written; put a copy back"):
+            check()
+    file.unlink()
+    with pytest.raises(DataError, match=r"a\.bin: cannot be read: No such file"):
+        check_below(tmp_path / "rows")
+    (tmp_path / "rows" / "mine.bin").touch()
+    check_below(tmp_path / "rows" / "mine.bin")  # which no manifest names
+    manifest.write_text('["of somebody else"]')
+    check_below(tmp_path / "rows")
+
+
+def test_a_file_that_was_just_written_is_hashed_again(tmp_path: Path) -> None:
+    """Within a tick of the clock its times tell nothing; a file that is left alone is hashed once."""
+    file, manifest = tmp_path / "a.bin", tmp_path / "summary.json"
+    file.write_bytes(b"rows")
+    write_manifest(manifest, {}, [file])
+    now = time.time_ns()
+    os.utime(file, ns=(now, now))
+    read_manifest(manifest)
+    file.write_bytes(b"r0ws")
+    os.utime(file, ns=(now, now))
+    with pytest.raises(DataError, match="damaged"):
+        read_manifest(manifest)
+
+
+def test_a_damaged_file_of_others_is_an_error_that_names_it(place: Path, tmp_path: Path) -> None:
+    """DuckDB and Arrow complain in words of their own, of one of several files."""
+    (tmp_path / "log").mkdir()
+    for part in ("a.parquet", "b.parquet"):
+        shutil.copy(place / "log.parquet", tmp_path / "log" / part)
+    content = bytearray((tmp_path / "log" / "b.parquet").read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    (tmp_path / "log" / "b.parquet").write_bytes(content)
+    verbs = {
+        "diagnose": lambda: unskew.diagnose(tmp_path / "log"),
+        "counts": lambda: unskew.counts(tmp_path / "log", tmp_path / "out"),
+        "track": lambda: track(tmp_path / "log", tmp_path / "store"),
+    }
+    for verb in verbs.values():
+        with pytest.raises(DataError, match=r"b\.parquet: .*cannot be read .*put a copy back, or write it anew"):
+            verb()
+    with pytest.raises(DataError, match=r"log: not a readable Parquet file"):
+        StoredLog.open(tmp_path / "log").table()

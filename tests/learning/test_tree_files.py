@@ -13,7 +13,7 @@ import pytest
 
 import unskew
 from unskew.errors import DataError, RunError
-from unskew.files import hashes_of, read_json, trees
+from unskew.files import digest_of, read_json, trees
 from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.learning.scoring.scorer import MODEL
 from unskew.types import Log
@@ -219,7 +219,7 @@ def test_what_was_changed_is_told_and_what_is_not_ours_is_tried_apart(
     scores = unskew.load(place).score(log.lists)
     assert not tried
     content = read_json(card)
-    assert content["files"] == hashes_of(place, MODEL.files(place))
+    assert content["files"] == {path.name: digest_of(path) for path in MODEL.files(place)}
     card.write_text(json.dumps({name: value for name, value in content.items() if name != "files"}))
     np.testing.assert_array_equal(unskew.load(place).score(log.lists), scores)
     assert tried == [file]

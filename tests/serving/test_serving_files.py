@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import unskew
 from unskew.errors import RunError
-from unskew.files import hashes_of, write_manifest
+from unskew.files import read_json, write_manifest
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import build
@@ -49,9 +49,8 @@ def folder(lists: Lists, tmp_path: Path) -> Path:
 
 def told(folder: Path, **changes: Any) -> None:
     """Change model.json, and let it name the files as they are now, as who forges one would."""
-    about = json.loads((folder / "model.json").read_text())
-    about |= {"files": hashes_of(folder, MODEL.files(folder))} | changes
-    write_manifest(folder / "model.json", {name: value for name, value in about.items() if name != "sealed"})
+    about = read_json(folder / "model.json") | changes
+    write_manifest(folder / "model.json", about, () if "files" in changes else MODEL.files(folder))
 
 
 def refused(folder: Path, *words: str) -> None:

@@ -11,7 +11,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,12 +134,8 @@ def test_damaged_shards_are_named(source: ShardSource, tmp_path: Path, content: 
     with pytest.raises(DataError, match=rf"{ABOUT}: damaged"):
         open_shards(source, cache=tmp_path)
     (shards.folder / "00000.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    with pytest.raises(
-        DataError, match=r"00000.safetensors: damaged, it is not what was written; delete its folder"
-    ):
-        shards.load(0)
     with pytest.raises(DataError, match=r"00000.safetensors: damaged \(\w+ is missing\); delete its folder"):
-        replace(shards, files={}).load(0)  # of an earlier version, without hashes
+        shards.load(0)
 
 
 # ------------------------------------------------------------------------------------------- threads

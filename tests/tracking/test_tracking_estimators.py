@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from unskew.tracking.estimators import (
     Tallies,
     TrustCurves,
     estimate,
+    terms,
 )
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums
 from unskew.types import Array
@@ -63,6 +65,37 @@ def test_by_hand() -> None:
     assert found.relevance[0] == pytest.approx(imputed + sum(terms) / 2)
     zeta = ((1 - 0.5 / 0.9) + (1 - 1.0 / 0.4)) / 2
     assert found.relevance[0] == pytest.approx(zeta * imputed + affine)
+
+
+@pytest.mark.parametrize("imputed", [None, 0.4])
+def test_standard_errors_by_hand(imputed: float | None) -> None:
+    """Of the mean of one value per display, and one display's worth of the model's own variance; one has no ê."""
+    position, click = np.array([1, 1, 2, 3, 3]), np.array([1, 0, 1, 0, 1])
+    seen = [0.5, 1.0, 0.25, 0.75, 1.0]
+    alpha, beta, trust = ([float(row[k - 1]) for k in position] for row in (TRUE.alpha, TRUE.beta, TRUE.trust))
+    guess = 0.0 if imputed is None else imputed
+    displays = zip(click, alpha, beta, trust, seen, strict=True)
+    values = [(c - b) / a + guess * (1 - e * t / a) for c, a, b, t, e in displays]
+    mean = sum(values) / 5
+    chances = [a * min(max(mean, 0), 1) + b for a, b in zip(alpha, beta, strict=True)]
+    model = sum(p * (1 - p) / a**2 for p, a in zip(chances, alpha, strict=True)) / 5
+    spread = sum((value - mean) ** 2 for value in values)
+    made = tallied(position, click[None], np.array([seen]))
+    estimator, guesses = ("affine", None) if imputed is None else ("doubly_robust", np.array([imputed]))
+    found = estimate(made, TRUE, estimator, guesses)
+    assert found.relevance[0] == pytest.approx(mean)
+    assert found.standard_error[0] == pytest.approx(math.sqrt((spread + model) / 5**2))
+
+
+def test_clicks_of_displays_without_an_estimate_are_shared_out() -> None:
+    """A row of four displays, half of them with ê = 1: half of its clicks are taken for theirs."""
+    half = Tallies(*(np.array([value]) for value in (0, 2, 4.0, 2.0, 2.0, 2.0, 2.0, 1.0)), pairs=1)
+    known, usual = 1 - 1.0 * (0.45 / 0.6) / 0.45, 1 - 0.6 * (0.45 / 0.6) / 0.45  # 1 - ê τ/α, with ê or θ
+    values = [(c - 0.1) / 0.45 + 0.4 * part for c, part in ((1, known), (0, known), (1, usual), (0, usual))]
+    mean = sum(values) / 4
+    found = terms(half, TRUE, "doubly_robust", np.array([0.4]))
+    assert found.mean[0] == pytest.approx(mean)
+    assert found.within[0] == pytest.approx(sum((value - mean) ** 2 for value in values))
 
 
 def test_rows_of_many_displays_are_worth_as_much_as_rows_of_one() -> None:

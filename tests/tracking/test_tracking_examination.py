@@ -123,7 +123,7 @@ def test_saved_and_loaded(model: DisplayTimeModel, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="exists"):
         model.save(tmp_path / "model")
     (tmp_path / "model" / "trees.txt").write_text("tree\n")
-    with pytest.raises(DataError, match="not a whole LightGBM model"):
+    with pytest.raises(DataError, match="damaged, it is not what was written; train it anew"):
         load_examination(tmp_path / "model")
     (tmp_path / "model" / "examination.json").write_text("{}")
     with pytest.raises(DataError, match="damaged"):

@@ -1,10 +1,8 @@
 """Files and folders: written whole or not at all, never over what is not ours, and read under guard."""
 
-from unskew.files.manifests import FILES as FILES
-from unskew.files.manifests import SUMMARY as SUMMARY
 from unskew.files.manifests import check_below as check_below
 from unskew.files.manifests import check_files as check_files
-from unskew.files.manifests import hashes_of as hashes_of
+from unskew.files.manifests import read_manifest as read_manifest
 from unskew.files.manifests import write_manifest as write_manifest
 from unskew.files.reading import FREE as FREE
 from unskew.files.reading import PACKED as PACKED

@@ -64,8 +64,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def seal_of(content: Mapping[str, Any]) -> str:
     """A hash of what a JSON file says, however it is laid out."""
-    text = json.dumps(content, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def digest_of(path: Path) -> str:

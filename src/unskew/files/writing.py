@@ -136,10 +136,9 @@ class Ours:
                 if not known and file not in JUNK and not ASIDE.fullmatch(file):
                     yield name
 
-    def files(self, folder: Path) -> Iterator[Path]:
+    def files(self, folder: Path) -> set[Path]:
         """Files in a folder that are of this kind, besides the marker."""
-        found = ((path, path.relative_to(folder).as_posix()) for path in folder.rglob("*") if path.is_file())
-        yield from (path for path, name in found if any(fnmatchcase(name, own) for own in self.names))
+        return {path for own in self.names for path in folder.glob(own) if path.is_file()}
 
     def why_not(self, folder: Path) -> str | None:
         """Why a folder may not go; None where it may."""

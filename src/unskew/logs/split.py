@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from unskew.errors import Column, ConfigError, DataError, Option
-from unskew.files import SUMMARY, Ours, complete_folder, parts, write_manifest
+from unskew.files import Ours, complete_folder, parts, write_manifest
 from unskew.logs.ingest.visits import LACKING, add_page_ids, add_visits, clock, find_visits
 from unskew.logs.reader import AnyLog, open_log
 from unskew.names import Names
@@ -26,7 +26,7 @@ from unskew.tables.engine.expressions import Table, ibis
 
 DAY = 86_400
 """Seconds of the cells in which a boundary is searched first."""
-CUT = Ours(SUMMARY, parts("train", "validation", "test"))
+CUT = Ours("summary.json", parts("train", "validation", "test"))
 """What lies in a folder of a log that was cut."""
 
 
@@ -86,7 +86,7 @@ def split(
         starts = {f"{name}_from": edge for name, edge in cut.boundaries.items()}
         found = SplitLog(str(out), cut.unit, cut.units, **starts)
         told = found.to_dict() | {"names": Names.of(None, log)}
-        write_manifest(working / SUMMARY, told, CUT.files(working))
+        write_manifest(working / CUT.marker, told, CUT.files(working))
     return found
 
 

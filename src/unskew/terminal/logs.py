@@ -136,15 +136,4 @@ def experiment(
     show_written(found, as_json, experiment_page(found, log_origin(asked.log), typed()), place)
 
 
-def track(asked: options.TrackArguments, as_json: Json = False) -> None:
-    """Print what was counted, after what to do about wrong clocks."""
-    from unskew.tracking.track import track
-
-    found = track(**asked.given())
-    for note in found.notes:
-        warn(in_flags(note))
-    facts = found.to_dict()
-    show_facts(facts if as_json else {name: facts[name] for name in facts if name != "notes"}, as_json)
-
-
-counts, judge, impute = map(facts_of, ("counts", "judge", "impute"))
+counts, track, judge, impute = map(facts_of, ("counts", "track", "judge", "impute"))

@@ -26,16 +26,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from unskew.errors import ConfigError, DataError, RunError, optional
-from unskew.files import (
-    FILES,
-    Ours,
-    check_files,
-    complete_folder,
-    read_json,
-    refuse_existing,
-    write_manifest,
-    write_text,
-)
+from unskew.files import Ours, complete_folder, read_manifest, refuse_existing, write_manifest, write_text
 from unskew.files.trees import check_lightgbm, read_trees, tried_apart
 from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import Names
@@ -130,11 +121,8 @@ class DisplayTimeModel:
         """Write LightGBM's own text and a JSON file; nothing that can run code."""
         with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
             write_text(working / TREES, self._booster.model_to_string())
-            content = {
-                "settings": self.settings.model_dump(),
-                "calibration": [values.tolist() for values in self.curve],
-                "facts": self.facts,
-            }
+            curve = [values.tolist() for values in self.curve]
+            content = {"settings": self.settings.model_dump(), "calibration": curve, "facts": self.facts}
             write_manifest(working / MARKER, content, [working / TREES])
 
 
@@ -143,7 +131,7 @@ def load_examination(folder: Path | str) -> DisplayTimeModel:
     place = Path(folder)
     if not (place / MARKER).is_file():
         raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew display-times`")
-    content = read_json(place / MARKER)
+    content = read_manifest(place / MARKER, "train it anew")
     try:
         settings = checked(DisplayTimes, content["settings"], "settings")
         raw, said = (np.asarray(values, float) for values in content["calibration"])
@@ -152,9 +140,7 @@ def load_examination(folder: Path | str) -> DisplayTimeModel:
         raise DataError(f"damaged ({error})", path=place) from error
     library = optional("lightgbm", "trees")
     check_lightgbm(text, place / TREES)
-    if FILES in content:
-        check_files(place, content[FILES], "train it anew")
-    else:
+    if "files" not in content:
         tried_apart("lightgbm", place / TREES)
     booster = library.Booster(model_str=text)
     if booster.num_feature() != len(used_features(settings.own_click)):

@@ -132,7 +132,7 @@ def prepared(
     deepest = engine.rows(table.agg(deepest=table.position.max()))[0]["deepest"]
     ranks = int(min(RANKS, deepest or 1))
     if imputation is None:
-        return parquet_files(store.window(store.manifest.windows[window])), ranks, None
+        return parquet_files(store.window(window)), ranks, None
     guesses = read_imputation(engine, imputation, table, names)
     place, joined = engine.scratch / "judging", with_imputation(table, guesses)
     engine.write_parquet(joined.order_by("query_id", "doc_id", "position"), place, partitions=1)

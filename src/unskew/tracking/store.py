@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -25,7 +25,7 @@ from pathlib import Path
 from pydantic import Field
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import check_files, hashes_of, read_json, remove, write_manifest
+from unskew.files import check_files, read_json, remove, write_manifest
 from unskew.settings import Config, checked
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table
@@ -48,12 +48,10 @@ class Delivery(Config):
     """Days that it has pages of."""
     pages: int
     """Pages that it counted."""
-    files: dict[str, str] = Field(default_factory=dict)
-    """Hashes of its files, by names below the store."""
 
 
 class Published(Config):
-    """A window as it was last written: its folder, its hours and its rows."""
+    """A window as it was last written: its folder and its hours."""
 
     folder: str
     """Its folder below windows/."""
@@ -61,10 +59,6 @@ class Published(Config):
     """The first hour that it counts, in hours since 1970."""
     until: int
     """The first hour after it."""
-    rows: int
-    """Queries, documents and positions."""
-    files: dict[str, str] = Field(default_factory=dict)
-    """Hashes of its files, by names below the store."""
 
 
 class Manifest(Config):
@@ -82,8 +76,8 @@ class Manifest(Config):
     """What was counted and is not too old."""
     windows: dict[str, Published] = Field(default_factory=dict)
     """The windows that were written, by name."""
-    totals: dict[str, int] = Field(default_factory=dict)
-    """Counts of all runs together."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Hashes of all files, by their names below the store."""
 
 
 class TrackingStore:
@@ -92,36 +86,29 @@ class TrackingStore:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
 
-    def folder(self, kind: str, name: str) -> Path:
-        """Where a delivery or a window lies."""
-        return self.path / kind / name
-
     def read(self, engine: Engine, kind: str, first: int, last: int) -> Table | None:
         """The `partials` or `pages` of hours first to last, both included; None where there are none."""
-        several = self.manifest.deliveries
-        found = [
+        found = {
             f"{kind}/{delivery.name}/day={day}"
-            for delivery in several
+            for delivery in self.manifest.deliveries
             for day in delivery.days
             if first // DAY <= day <= last // DAY
-        ]
+        }
         if not found:
             return None
-        hashes = {name: each for delivery in several for name, each in delivery.files.items()}
-        there = {*found}
-        check_files(self.path, {name: each for name, each in hashes.items() if name.rpartition("/")[0] in there})
-        table = engine.read_parquet([self.path / name for name in found])
+        table = engine.read_parquet(self.checked(found))
         columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks", "start")
         return table.filter(table.hour.between(first, last)).select(*columns)
 
-    def window(self, published: Published) -> Path:
-        """The folder of a window, which is as it was written, or refused."""
-        check_files(self.path, published.files)
-        return self.folder("windows", published.folder)
+    def checked(self, names: Set[str]) -> list[Path]:
+        """Folders by their names below the store, whose files are what was written, or refused."""
+        files = self.manifest.files
+        check_files(self.path, {name: files[name] for name in files if name.rpartition("/")[0] in names})
+        return [self.path / name for name in sorted(names)]
 
-    def hashes(self, *folders: Path) -> dict[str, str]:
-        """Hashes of the files in folders of the store."""
-        return hashes_of(self.path, [file for folder in folders for file in folder.rglob("*.parquet")])
+    def window(self, name: str) -> Path:
+        """The folder of a window that was written."""
+        return self.checked({f"windows/{self.manifest.windows[name].folder}"})[0]
 
     def rewind(self, clock: int) -> None:
         """Go back to an hour: forget the windows, and the days that begin later."""
@@ -130,8 +117,8 @@ class TrackingStore:
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest; from then on everybody reads what it names."""
-        write_manifest(self.path / MANIFEST, manifest)
-        self.manifest = manifest
+        write_manifest(self.path / MANIFEST, manifest, self.path.rglob("*.parquet"), self.manifest.files)
+        self.manifest = open_tracking(self.path).manifest
 
     def tidy(self) -> None:
         """Remove folders that the manifest does not name."""

@@ -11,13 +11,13 @@ the delivery and of the days that it touches.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
-from unskew.errors import ConfigError, DataError, LimitError, Option, Sentence, Words
+from unskew.errors import ConfigError, DataError, LimitError, Option, warn
 from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
@@ -38,7 +38,7 @@ from unskew.tracking.delivery import (
     with_reasons,
 )
 from unskew.tracking.display_times import add_examination, load_examination
-from unskew.tracking.store import DAY, KEPT_DAYS, Delivery, Manifest, TrackingStore, within, writing
+from unskew.tracking.store import DAY, KEPT_DAYS, Delivery, TrackingStore, within, writing
 from unskew.tracking.windows import LONGEST, due, publish_window
 
 REFRESH = ("due", "all", "none")
@@ -64,8 +64,6 @@ class Tracked(Result):
     """Counted all the same."""
     windows: Mapping[str, str]
     """From when to when each goes."""
-    notes: Sequence[str] = ()
-    """What to do about pages that wrong clocks kept from being counted."""
 
 
 @TrackArguments.checks
@@ -96,35 +94,34 @@ def track(
     known("refresh", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     if rewind and end is None:
-        raise ConfigError(
-            ("goes with ", Option("until"), ", the end of what was right"), argument="rewind", value=True
-        )
+        raise ConfigError(("goes with ", Option("until")), argument="rewind", value=True)
     model = None if examination is None else load_examination(examination)
     needed = [*REQUIRED, "timestamp"]
     # the log is opened before there is a store, so that a wrong name leaves none
     with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
         judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
-            counts = deliver(running, store, judged, end, refresh, max_rejected, place_of(log), rewind)
-            clock = _clock(store.manifest.clock or 0)
+            if rewind and end is not None:
+                store.rewind(end)
+            counts = deliver(running, store, judged, end, refresh, max_rejected, place_of(log))
+            clock = store.manifest.clock or 0
     published = store.manifest.windows.items()
     windows = {name: f"{_clock(each.since)} to {_clock(each.until)}" for name, each in published}
     left_out, strange = (
         {name: counts.pop(name) for name in kind if name in counts} for kind in (LEFT_OUT, STRANGE)
     )
-    notes = [Sentence(words) for words in _notes(left_out, counts["delivered"], clock)]
-    return Tracked(str(out), left_out=left_out, strange=strange, **counts, windows=windows, notes=notes)
+    _warn_of_clocks(left_out["far_ahead"], left_out["too_old"], counts["delivered"], clock)
+    return Tracked(str(out), left_out=left_out, strange=strange, **counts, windows=windows)
 
 
-def _notes(left_out: Mapping[str, int], delivered: int, clock: str) -> Iterator[Words]:
-    """What to do about pages of wrong clocks, in this delivery or in one before."""
-    if far := left_out["far_ahead"]:
-        what = f"{far:,} pages are a week or more past nearly all others, as by a wrong clock, and do not count; "
-        yield what, "where their time is right, deliver them with ", Option("until")
-    if 2 * left_out["too_old"] > delivered:
-        what = f"{left_out['too_old']:,} pages are too old, as the store has counted up to {clock}; "
-        back = "if a wrong clock took it there, go back with "
-        yield what, back, Option("rewind", True), " and ", Option("until"), ", the end of what was right"
+def _warn_of_clocks(far: int, old: int, delivered: int, clock: int) -> None:
+    """Say what to do about pages of wrong clocks, in this delivery or in one before."""
+    if far:
+        what = f"{far:,} pages are a week or more past nearly all others, as by a wrong clock, and do not count"
+        warn(f"{what}; `unskew track --until` takes their times as they are")
+    if 2 * old > delivered:
+        what = f"{old:,} pages are too old: the store has counted up to {_clock(clock)}"
+        warn(f"{what}; if a wrong clock took it there, go back with `unskew track --rewind --until`")
 
 
 def deliver(
@@ -135,11 +132,8 @@ def deliver(
     refresh: str,
     max_rejected: float,
     place: Path | str | None,
-    rewind: bool = False,
 ) -> dict[str, int]:
     """Count a delivery, write the windows that are due, and commit; `end` is the hour of `until`."""
-    if rewind and end is not None:
-        store.rewind(end)
     before = store.manifest
     if end is not None and before.clock is not None and end < before.clock:
         what = f"the store has counted up to {_clock(before.clock)} already; give a later time"
@@ -158,16 +152,15 @@ def deliver(
     by_hour = {int(row["hour"]): int(row["pages"]) for row in found}
     counted = sum(each.pages for each in before.deliveries)
     ahead = None if end is not None else first_far_ahead(by_hour, before.clock, counted)
-    hours = [hour for hour in by_hour if ahead is None or hour < ahead]
-    first, last = min(hours, default=None), max(hours, default=None)
-    clock = max(hour for hour in (before.clock, end, None if last is None else last + 1, 0) if hour is not None)
-    seen = None if first is None else store.read(engine, "pages", first - 1, int(last or 0) + 1)
+    hours = sorted(hour for hour in by_hour if ahead is None or hour < ahead)
+    clock = max(before.clock or 0, end or 0, *(hour + 1 for hour in hours[-1:]))
+    seen = store.read(engine, "pages", hours[0] - 1, hours[-1] + 1) if hours else None
     judged = engine.keep(with_reasons(pages, seen=seen, until=limit, ahead=ahead, oldest=clock - LONGEST))
     counts = count_pages(engine, judged, before.clock)
     refuse_broken(counts, max_rejected, place)
     fresh = judged.filter(judged.reason.isnull())
     made = _write(engine, store, rows, fresh, counts) if counts["counted"] else None
-    _commit(engine, store, kinds, clock, made, counts, refresh)
+    _commit(engine, store, kinds, clock, made, refresh)
     return counts
 
 
@@ -204,34 +197,20 @@ def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, coun
     ledger = pages.select("hour", "page_id", ranks="bits", start=pages.start.epoch_seconds())
     for kind, table in (("partials", sums), ("pages", ledger)):
         by_day = table.mutate(day=(table.hour / DAY).floor().cast("int64"))
-        engine.write_parquet(by_day, store.folder(kind, name), by="day")
-    places = [store.folder(kind, name) for kind in ("partials", "pages")]
-    days = sorted(int(each.name[4:]) for each in places[1].glob("day=*"))
-    return Delivery(name=name, days=tuple(days), pages=counts["counted"], files=store.hashes(*places))
+        engine.write_parquet(by_day, store.path / kind / name, by="day")
+    days = sorted(int(each.name[4:]) for each in (store.path / "pages" / name).glob("day=*"))
+    return Delivery(name=name, days=tuple(days), pages=counts["counted"])
 
 
 def _commit(
-    engine: Engine,
-    store: TrackingStore,
-    kinds: dict[str, str],
-    clock: int,
-    made: Delivery | None,
-    counts: dict[str, int],
-    refresh: str,
+    engine: Engine, store: TrackingStore, kinds: dict[str, str], clock: int, made: Delivery | None, refresh: str
 ) -> None:
     before = store.manifest
     deliveries = (*before.deliveries, *([made] if made else []))
     days = sorted({day for each in deliveries for day in each.days})
     oldest = min([(clock - LONGEST) // DAY, *days[-KEPT_DAYS:]])
-    totals = {name: before.totals.get(name, 0) + number for name, number in counts.items()}
-    manifest = Manifest(
-        number=before.number + 1,
-        clock=clock or None,
-        kinds=before.kinds or kinds,
-        deliveries=within(deliveries, oldest),
-        windows=before.windows,
-        totals=totals,
-    )
+    made_now = {"number": before.number + 1, "clock": clock or None, "kinds": before.kinds or kinds}
+    manifest = before.model_copy(update=made_now | {"deliveries": within(deliveries, oldest)})
     new = TrackingStore(store.path, manifest)
     for name in due(before, clock, refresh):
         if (published := publish_window(engine, new, name, clock, manifest.number)) is not None:

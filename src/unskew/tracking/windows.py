@@ -60,10 +60,8 @@ def publish_window(engine: Engine, store: TrackingStore, name: str, clock: int, 
     if table is None:
         return None
     folder = f"{name}-{number:06d}"
-    place = store.folder("windows", folder)
-    engine.write_parquet(table.order_by(*KEY), place, partitions=1)
-    rows = sum(pq.read_metadata(file).num_rows for file in parquet_files(place))
-    return Published(folder=folder, since=since, until=clock, rows=rows, files=store.hashes(place))
+    engine.write_parquet(table.order_by(*KEY), store.path / "windows" / folder, partitions=1)
+    return Published(folder=folder, since=since, until=clock)
 
 
 def read_window(engine: Engine, store: TrackingStore | Path | str, name: str = "month") -> Table | None:
@@ -71,7 +69,7 @@ def read_window(engine: Engine, store: TrackingStore | Path | str, name: str = "
     opened = store if isinstance(store, TrackingStore) else open_tracking(store)
     known("window", name, WINDOWS)
     published = opened.manifest.windows.get(name)
-    return None if published is None else engine.read_parquet(opened.window(published))
+    return None if published is None else engine.read_parquet(opened.window(name))
 
 
 class Lookup:
@@ -86,7 +84,7 @@ class Lookup:
         self.until = {name: window.until for name, window in opened.manifest.windows.items()}
         """The hour up to which each window counts."""
         self._files = {
-            name: [_SortedFile(Path(file)) for file in parquet_files(opened.window(window))]
+            name: [_SortedFile(Path(file)) for file in parquet_files(opened.window(name))]
             for name, window in opened.manifest.windows.items()
         }
 

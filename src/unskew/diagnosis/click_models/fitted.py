@@ -25,7 +25,7 @@ from unskew.diagnosis.click_models.mixture import ModelMixture
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, read_pages
 from unskew.engine_prior import SMALL
 from unskew.errors import ConfigError, DataError
-from unskew.files import FILES, Ours, check_files, complete_folder, read_json, write_manifest
+from unskew.files import Ours, complete_folder, read_manifest, write_manifest
 from unskew.options.base import LogReading
 from unskew.settings import checked, named, require_columns, table_of
 from unskew.types import Array, Log
@@ -117,8 +117,7 @@ def write_model(fitted: FittedClickModel, folder: Path) -> None:
 def load_model(folder: Path | str) -> FittedClickModel:
     """Read what `save_model` wrote."""
     place = Path(folder) / FILE
-    content = read_json(place)
-    check_files(Path(folder), content.get(FILES, {}))
+    content = read_manifest(place)
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise DataError("is not a click model", path=place, hint="name the folder that one was saved in")
     try:

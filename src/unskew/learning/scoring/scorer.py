@@ -24,16 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import (
-    FILES,
-    Ours,
-    check_files,
-    complete_file,
-    complete_folder,
-    read_json,
-    restore,
-    write_manifest,
-)
+from unskew.files import Ours, complete_file, complete_folder, read_json, read_manifest, restore, write_manifest
 from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
 from unskew.learning.scoring.combination import Combination
@@ -342,13 +333,13 @@ def unchanged(folder: Path) -> bool:
 
     A file that is not as it was written is an error, since scores of damaged weights are only wrong.
     """
-    written = read_json(folder / "model.json").get(FILES)
+    written = read_json(folder / MODEL.marker).get("files")
     if not isinstance(written, dict):
         return False
     for name in written:
         if not any(fnmatchcase(name, own) for own in MODEL.names) or ".." in name:
             raise DataError(f"model.json names the file {name!r}, which models do not have")
-    check_files(folder, written)
+    read_manifest(folder / MODEL.marker)
     return True
 
 

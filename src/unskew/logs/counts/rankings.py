@@ -29,16 +29,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from unskew.errors import Column, DataError
-from unskew.files import (
-    SUMMARY,
-    Ours,
-    check_below,
-    complete_folder,
-    parts,
-    refuse_existing,
-    restore,
-    write_manifest,
-)
+from unskew.files import Ours, check_below, complete_folder, parts, refuse_existing, restore, write_manifest
 from unskew.logs.counts.reduction import Counts, lay_out, same_page, with_pairs
 from unskew.logs.log import in_order, page_codes
 from unskew.logs.presentation import NO_COLUMNS, Presentation
@@ -58,7 +49,7 @@ SLOT = ("query_id", "position", "doc_id")
 COUNTED_SLOT = ("ranking_id", *SLOT, "impressions", "clicks")
 """Columns of slots in a folder, besides the presentation."""
 RANKING = "page_hash"
-COUNTED = Ours(SUMMARY, parts("slots", "pairs"))
+COUNTED = Ours("summary.json", parts("slots", "pairs"))
 """What lies in a folder of counts."""
 
 
@@ -79,7 +70,7 @@ class Rankings:
             engine.write_parquet(self.slots, working / "slots")
             if self.pairs is not None:
                 engine.write_parquet(self.pairs, working / "pairs")
-            write_manifest(working / SUMMARY, self.summary, COUNTED.files(working))
+            write_manifest(working / COUNTED.marker, self.summary, COUNTED.files(working))
 
 
 @dataclass(frozen=True)

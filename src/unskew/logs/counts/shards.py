@@ -17,8 +17,7 @@ Legend: R rows of a shard, K results of a page, D features.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from unskew.errors import ConfigError, DataError
-from unskew.files import FILES, check_files, read_json
+from unskew.files import check_below, read_json
 from unskew.logs.counts.reduction import Counts
 from unskew.logs.counts.shard_writer import ABOUT, FACTS, NARROW, SERP, ShardSource, shard_file, write_shards
 from unskew.logs.presentation import Presentation
@@ -62,8 +61,6 @@ class Shards:
     """What the features are called, as they are."""
     presentation: Presentation
     """How the presentation columns are encoded, fitted on the training shards."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the files of the shards, by name."""
     name: str = "shards"
     weighted: str | None = None
     """The column of weights that stands in the place of clicks; None where feedback is clicks."""
@@ -104,7 +101,7 @@ class Shards:
     def load(self, shard: int) -> Counts:
         """One shard in memory; the index after the last is the one held out."""
         path = shard_file(self.folder, shard)
-        check_files(self.folder, {name: each for name, each in self.files.items() if name == path.name}, ANEW)
+        check_below(path, ABOUT, ANEW)
         try:
             arrays = load_file(path)
         except (OSError, SafetensorError) as error:
@@ -171,7 +168,6 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
             survey=Survey.from_dict(about["survey"]),
             columns=columns,
             presentation=Presentation.from_dict(about["presentation"]),
-            files=about.get(FILES, {}),
             name=str(source.log or source.counts),
             weighted=about["weighted"],
             missing=about["missing"],

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, Option, Words, located
-from unskew.files import SUMMARY, Ours, complete_folder, parts, write_manifest
+from unskew.files import Ours, complete_folder, parts, write_manifest
 from unskew.logs.ingest.advice import column_advice
 from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, numbers_as_such
 from unskew.logs.ingest.formats.stage import SIDES
@@ -47,7 +47,7 @@ from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.frames import arrow_table, storable
 from unskew.tables.reading.options import IngestOptions
 
-INGESTED = Ours(SUMMARY, ("rejected.parquet", *parts("impressions", "items", *SIDES)))
+INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", "items", *SIDES)))
 """What lies in a folder of an ingested log."""
 OURS = (FILE, ROW, REASON, DETAIL)
 ARGUMENTS = {
@@ -163,7 +163,7 @@ def ingest_files(
         except TooMuchAside:
             (working / "rejected.parquet").replace(aside)
             raise
-        write_manifest(working / SUMMARY, made, INGESTED.files(working))
+        write_manifest(working / INGESTED.marker, made, INGESTED.files(working))
         shutil.rmtree(scratch, ignore_errors=True)
     aside.unlink(missing_ok=True)  # of an earlier attempt
     return made

@@ -28,7 +28,7 @@ import torch
 
 from unskew import __version__
 from unskew.errors import DataError, Option, RunError, UnskewError
-from unskew.files import FILES, check_files, complete_file, read_json, write_manifest
+from unskew.files import complete_file, read_manifest, write_manifest
 from unskew.pages.console import Tell
 from unskew.results import Result, plain
 from unskew.studies.compare.arms import Point
@@ -193,8 +193,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
     """What a cell found; None where it has not been run, or not to its end, or is damaged."""
     try:
-        found = read_json(folder / f"{cell.key}.json")
-        check_files(folder, found.get(FILES, {}))
+        found = read_manifest(folder / f"{cell.key}.json")
         if found["status"] == "finished":
             found |= cell.unpacked(np.load(folder / f"{cell.key}.npy", allow_pickle=False))
     except (OSError, ValueError, KeyError, DataError):

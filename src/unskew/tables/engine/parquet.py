@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError
-from unskew.files import SUMMARY, check_below, restore
+from unskew.files import check_below, restore
 from unskew.settings import no_such
 
 Paths = Path | str | Sequence[Path | str]
@@ -23,10 +24,7 @@ READ_AT_ONCE = 2**22
 
 
 def parquet_files(paths: Paths) -> list[str]:
-    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are.
-
-    Those of a log of ours are what was written, or refused.
-    """
+    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are."""
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     found: list[str] = []
     for path in several:
@@ -52,7 +50,7 @@ def parquet_files(paths: Paths) -> list[str]:
 def impressions_in(path: Path | str) -> Path:
     """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
     inside = restore(Path(path)) / "impressions"
-    return inside if inside.is_dir() and (Path(path) / SUMMARY).is_file() else Path(path)
+    return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
 
 
 def plain_name(path: str) -> str:
@@ -76,8 +74,7 @@ def damaged_of(files: Sequence[str]) -> str | None:
     """The first of some files that cannot be read, or else the first."""
     for file in files:
         try:
-            for _ in blocks(file):
-                pass
+            deque(blocks(file), 0)
         except DataError:
             return file
     return next(iter(files), None)
