@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from unskew.errors import DataError
 from unskew.tracking.estimators import (
+    OrderShown,
     Tallies,
     TrustCurves,
     estimate,
@@ -96,6 +98,28 @@ def test_clicks_of_displays_without_an_estimate_are_shared_out() -> None:
     found = terms(half, TRUE, "doubly_robust", np.array([0.4]))
     assert found.mean[0] == pytest.approx(mean)
     assert found.within[0] == pytest.approx(sum((value - mean) ** 2 for value in values))
+
+
+def test_errors_of_what_begins_with_the_order_by_hand() -> None:
+    """That of the expectation, and of clicks: Σ p (1 - p) with p = α y + β, over displays at two ranks."""
+    n, alpha, beta, clicks, mean, worth = (30, 20), (0.6, 0.35), (0.25, 0.03), 12.0, 0.4, 5.0
+    ranks = list(zip(n, alpha, beta, strict=True))
+    sums = (
+        clicks - sum(k * b for k, _, b in ranks),
+        sum(k * a for k, a, _ in ranks),
+        sum(k * a * a for k, a, _ in ranks),
+        sum(k * b * (1 - b) for k, _, b in ranks),
+        sum(k * a * b for k, a, b in ranks),
+    )
+    shown = OrderShown(*(np.array([value]) for value in sums), np.array([1.0]), np.array([0]))
+    found = shown.estimate(SimpleNamespace(of=lambda *_: np.array([mean])), worth)  # type: ignore[arg-type]
+    y = (worth * mean + sums[0]) / (worth + sums[1])
+    chances = [a * y + b for _, a, b in ranks]
+    spread = worth**2 * mean * (1 - mean) / (worth + 1) + sum(
+        k * p * (1 - p) for k, p in zip(n, chances, strict=True)
+    )
+    assert found.relevance[0] == pytest.approx(y)
+    assert found.standard_error[0] == pytest.approx(math.sqrt(spread) / (worth + sums[1]))
 
 
 def test_rows_of_many_displays_are_worth_as_much_as_rows_of_one() -> None:
