@@ -455,6 +455,11 @@ def test_a_page_of_a_wrong_clock_is_set_aside(duckdb: Engine, tmp_path: Path) ->
         assert put(duckdb, store, [*page("18", 24 * 18, [1]), *page("z", 24 * 12 + 9.5, [1])])["counted"] == 2
         assert put(duckdb, store, strange, end=START + 24 * 300 + 1)["counted"] == 1
         assert store.manifest.clock == START + 24 * 300 + 1
+    with writing(tmp_path / "other") as store:
+        counts = put(
+            duckdb, store, [row for rows in old.values() for row in rows] + strange, end=START + 24 * 300 + 1
+        )
+        assert (counts["counted"], counts["far_ahead"], counts["too_old"]) == (1, 0, 120)
 
 
 def test_wrong_clocks_are_told_by_the_command(tmp_path: Path) -> None:

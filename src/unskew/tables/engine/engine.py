@@ -220,7 +220,7 @@ class DuckEngine(Engine):
         if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
             what = f"{first_line(error)}; make room, or name another folder with "
             raise ConfigError((what, Option("scratch"))) from error
-        if damages(error):
+        if error is not None and damages(error):
             what, place = f"a value cannot be read ({first_line(error)[:300]})", damaged_of(self._files)
             raise DataError(what, path=place, hint="repair it, put a copy back, or write it anew") from error
         if isinstance(error, duckdb.OutOfMemoryException):
