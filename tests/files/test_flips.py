@@ -261,3 +261,12 @@ def test_a_damaged_file_of_others_is_an_error_that_names_it(place: Path, tmp_pat
             verb()
     with pytest.raises(DataError, match=r"log: not a readable Parquet file"):
         StoredLog.open(tmp_path / "log").table()
+
+
+def test_a_name_of_a_column_that_is_no_text_is_an_error_of_ours(place: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    log.write_bytes((place / "log.parquet").read_bytes().replace(b"position", b"\xecosition"))
+    with pytest.raises(DataError, match=r"log\.parquet: not a Parquet file .*codec"):
+        StoredLog.open(log)
+    with pytest.raises(DataError, match=r"log\.parquet"):
+        unskew.diagnose(log)

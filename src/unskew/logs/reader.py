@@ -390,6 +390,6 @@ def columns_of(path: Path | str) -> list[str]:
     files = parquet_files(path)
     try:
         names = unified(files).names if len(alike(files)) > 1 else pq.ParquetDataset(path).schema.names
-    except (pa.ArrowInvalid, OSError, IndexError) as error:
+    except (pa.ArrowInvalid, OSError, IndexError, UnicodeDecodeError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     return list(names)

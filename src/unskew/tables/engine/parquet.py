@@ -66,7 +66,7 @@ def damage_named(path: Path | str) -> Iterator[None]:
     """What Arrow and the system say about a file becomes an error of ours."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
 
 
