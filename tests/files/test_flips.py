@@ -270,3 +270,12 @@ def test_a_name_of_a_column_that_is_no_text_is_an_error_of_ours(place: Path, tmp
         StoredLog.open(log)
     with pytest.raises(DataError, match=r"log\.parquet"):
         unskew.diagnose(log)
+
+
+def test_pages_of_a_single_file_have_checksums_that_arrow_checks(place: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    content = bytearray((place / "log.parquet").read_bytes())
+    content[len(content) // 3] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(DataError, match=r"log\.parquet: not a readable Parquet file .*(CRC|crc)"):
+        StoredLog.open(log).table()

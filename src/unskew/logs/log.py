@@ -48,7 +48,9 @@ def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP, simulat
     with complete_file(Path(path)) as ready:
         tables = log_tables(log, row_group)
         first = next(tables)
-        with pq.ParquetWriter(ready, first.schema.with_metadata(kept), compression="zstd") as writer:
+        with pq.ParquetWriter(
+            ready, first.schema.with_metadata(kept), compression="zstd", write_page_checksum=True
+        ) as writer:
             writer.write_table(first, row_group_size=row_group)
             for table in tables:
                 writer.write_table(table, row_group_size=row_group)

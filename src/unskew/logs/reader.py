@@ -244,7 +244,8 @@ class StoredLog:
         files = parquet_files(self.path)
         several, ids = len(alike(files)) > 1, ids_of(self.names)
         with damage_named(self.path):
-            table = read_unified(files, taken, ids) if several else pq.read_table(self.path, columns=taken)
+            whole = None if several else pq.read_table(self.path, columns=taken, page_checksum_verification=True)
+            table = read_unified(files, taken, ids) if whole is None else whole
         for name in ids & {*taken}:
             table = table.set_column(taken.index(name), name, whole_ids(table[name], name, self.path))
         return table.rename_columns([self.present[theirs] for theirs in taken])
