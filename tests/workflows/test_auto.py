@@ -101,7 +101,7 @@ def test_what_the_order_shown_says_is_no_merit_of_a_ranker(shop: Log) -> None:
     prior, ranks = EnginePrior((0.4, 0.2, 0.1, 0.05), "numbers"), np.nan_to_num(log.lists.shown, nan=20.0)
     true = np.random.default_rng(1).normal(size=len(ranks))
     drawn = clicked(true - 2 * np.log(ranks), log.take(log.sizes == log.sizes.max()), np.random.default_rng(2))
-    contest = Contest(["order", "true"], prior)
+    contest = Contest(["order", "true"], prior.log_at(ranks))
     contest.add(drawn, {"order": -np.log(ranks), "true": 0.5 * true - 0.1 * np.log(ranks)})
     found = contest.finish()
     assert found.order == ("true", "order")
@@ -121,7 +121,7 @@ def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest
 
     monkeypatch.setattr(autos, "contestant", learns)
     asked = settings(Auto(candidates=("naive", "dla")), "linear", None, None, {"steps": 5}, None)
-    autos.choose(asked, autos.LogData(shop))
+    autos.choose(asked, autos.LogData(shop.with_ranks()))
     assert seen
     assert all(not learned & judged for learned, judged in seen)
 

@@ -254,7 +254,7 @@ class Scorer(ABC):
         return np.asarray(self.sides(lists)[:, 0])
 
     def sides(self, lists: Lists) -> Array:
-        """What the model says by itself, and what features say of the engine's order, [N, 2]."""
+        """What the model says by itself, and what features add along straight lines, [N, 2]."""
         parts = [slice(first, last) for first, last in list_chunks(lists.offsets)]
         some = [lists] if len(parts) == 1 else [lists.take(part) for part in parts]
         scores = [self.sides_of(self.prepared(each), each.sizes) for each in some]
@@ -263,7 +263,7 @@ class Scorer(ABC):
     def sides_of(self, documents: Array, sizes: Array) -> Array:
         """The same of prepared documents."""
         own, engine = self.score_prepared(documents, sizes), self.combination
-        return np.stack([own, np.zeros_like(own) if engine is None else engine.imitated(documents)], 1)
+        return np.stack([own, np.zeros_like(own) if engine is None else engine.along(documents)], 1)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
-from unskew.workflows.runs.correction import engine_of
+from unskew.workflows.runs.correction import begins_as, engine_of
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.judges import Contest, Pick, Ranked
 from unskew.workflows.runs.run import run
@@ -62,7 +62,8 @@ def choose(asked: Settings, data: LogData) -> Pick:
     methods = {label: method for label, method in methods.items() if label in learned}
     if len(methods) < 2:
         return usual(f"{len(methods)} of the candidates can learn from this log", methods, left_out)
-    contest = Contest(list(methods), prior, examination)
+    begins = None if prior is None else begins_as(asked, data, prior, examination)
+    contest = Contest(list(methods), begins, examination)
     for number, part in enumerate(parts):
         contest.add(data.train.take(part), {label: scores[number] for label, scores in learned.items()})
     found = contest.finish()
