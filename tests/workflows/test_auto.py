@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,6 +184,20 @@ def test_a_candidate_that_cannot_learn_is_left_out(shop: Log) -> None:
     done = learn(plain, Auto(candidates=("naive", "dla", "ipw")), **QUICK)
     assert list(done.metrics.auto.left_out) == ["ipw"]
     assert "ipw" not in done.metrics.auto.candidates
+
+
+def test_the_ranker_is_chosen_where_none_is_named(shop: Log, tmp_path: Path) -> None:
+    curious = Auto(candidates=("naive", "dla"), rankers=("linear",), steps=20)
+    done = learn(shop, curious, out=tmp_path / "run", steps=20, threads=1, seed=0)
+    told = done.metrics.auto
+    assert told is not None
+    assert "Of mlp and linear it ranks best with " in told.because
+    taken = "linear" if told.ranker is not None else "mlp"
+    assert done.model.card.ranker is not None
+    assert done.model.card.ranker["name"] == taken == told.because.split()[-1].rstrip(".")
+    named = learn(shop, curious, ranker="linear", steps=20, threads=1, seed=0).metrics.auto
+    assert named is not None
+    assert "ranks best" not in named.because
 
 
 def test_scikit_learn_may_say_auto(shop: Log) -> None:

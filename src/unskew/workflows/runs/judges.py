@@ -20,6 +20,7 @@ import numpy as np
 from unskew.examination import Examination
 from unskew.learning.fitting.choices import BELIEF, Shows, within
 from unskew.learning.methods import Learner
+from unskew.learning.rankers import Ranker
 from unskew.results import Result
 from unskew.settings import Table
 from unskew.types import Array, Log
@@ -56,20 +57,23 @@ class Pick(Result):
     clicks: int | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Candidates that could not learn from this log, and why."""
-    absent = ("candidates", "likelihood", "alone", "clicks")
+    ranker: Ranker | None = None
+    """What it was taken with, where no ranker was named."""
+    absent = ("candidates", "likelihood", "alone", "clicks", "ranker")
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as metrics.json has it."""
-        return super().to_dict() | {"method": method_table(self.method)}
+        ranker = {} if self.ranker is None else {"ranker": named_table(self.ranker)}
+        return super().to_dict() | {"method": named_table(self.method)} | ranker
 
     def in_short(self) -> Table:
         """The choice as run.toml has it."""
         return {"choice": self.choice, "candidates": list(self.candidates or ()), "because": self.because}
 
 
-def method_table(method: Learner) -> Table:
-    """A method as a run file has it."""
-    return {"name": method.name, **method.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
+def named_table(config: Learner | Ranker) -> Table:
+    """A method or ranker as a run file has it."""
+    return {"name": config.name, **config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
 
 
 class Contest:
