@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,46 @@ def test_bernstein_is_wider_and_a_smaller_risk_asks_for_more() -> None:
     assert strict is not None
     assert strict < narrow.bound
     assert unskew.ship(GOOD, log(shuffled=0.0), bound="bernstein").by == "none"
+
+
+def peopled(one: Log, few: Array, clicked: Array, users: int) -> Log:
+    """A log of 300 people; pages [S] are of so many others, who click on some documents and on nothing else."""
+    rng = np.random.default_rng(7)
+    person = np.where(few, 1000 + rng.integers(users, size=len(few)), rng.integers(300, size=len(few)))
+    click = np.where(np.repeat(few, one.sizes), np.isin(one.row, np.flatnonzero(clicked)), one.click)
+    columns = {**one.columns, "user_id": np.repeat(person, one.sizes)}
+    return replace(one, click=click.astype(one.click.dtype), columns=columns)
+
+
+@pytest.mark.parametrize(("share", "users"), [(0.3, 1), (0.1, 4)], ids=["one user", "bots of a seller"])
+@pytest.mark.parametrize("stored", [False, True], ids=["in memory", "in files"])
+def test_what_a_few_clicked_up_does_not_ship(tmp_path: Path, share: float, users: int, stored: bool) -> None:
+    one, rng = log(), np.random.default_rng(5)
+    sold = np.arange(len(LISTS.labels)) - np.repeat(LISTS.offsets[:-1], LISTS.sizes) == 3  # one of each query
+    ranking = scores(LISTS, 5.0 * sold + rng.random(len(sold)))  # what they click on first, the rest by chance
+    few = rng.random(len(one)) < share
+    at: Any = peopled(one, few, sold, users)
+    if stored:
+        write_log(at, tmp_path / "log.parquet")
+        at = tmp_path / "log.parquet"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each holds a large share
+        found = unskew.ship(ranking, at)
+    assert found.decision != "ship"
+    assert found.evidence.heavy is not None
+    assert (found.evidence.heavy.unit, found.evidence.heavy.count) == ("user", users)
+    assert found.evidence.heavy.share > share
+    assert unskew.ship(ranking, replace(peopled(one, few, sold, users), columns={})).decision == "ship"
+
+
+def test_a_user_with_a_large_share_of_the_clicks_is_warned_of() -> None:
+    one = log()
+    few = np.random.default_rng(5).random(len(one)) < 0.3
+    with pytest.warns(UserWarning, match="one user holds 64% of all clicks"):
+        found = unskew.ship(GOOD, peopled(one, few, LISTS.labels > 1, 1))
+    assert found.decision == "ship"  # and so say all the others
+    assert found.evidence.heavy is not None
+    assert found.evidence.heavy.holds
 
 
 def test_groups_come_from_the_log_its_features_or_nowhere(tmp_path: Path) -> None:
