@@ -24,7 +24,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
+from unskew.files import (
+    Ours,
+    complete_file,
+    complete_folder,
+    digest_of,
+    read_json,
+    restore,
+    tensors_at,
+    write_json,
+)
 from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
 from unskew.learning.scoring.combination import Combination
@@ -313,7 +322,7 @@ def load_scorer(folder: Path | str) -> Scorer:
 
 def read_numbers(folder: Path) -> dict[str, Array]:
     """The arrays of a model, copied: a map of a file that is cut meanwhile would end the process."""
-    return load((folder / "weights.safetensors").read_bytes())
+    return load(tensors_at(folder / "weights.safetensors").read_bytes())
 
 
 T = TypeVar("T")
