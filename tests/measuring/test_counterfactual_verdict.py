@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from drawn_pages import pages_by_rank
@@ -16,6 +18,7 @@ from unskew.measuring import (
     shown_places,
 )
 from unskew.measuring.counterfactual.evidence import conclude
+from unskew.measuring.counterfactual.examination import from_shuffled
 
 GROUNDS = {
     "direct": "random",
@@ -99,6 +102,12 @@ def test_estimates_in_one_unit_are_compared_on_the_same_draws() -> None:
     assert "no two" in concluded(told("ips", 0.1), told("dr", 0.3)).agreement
 
 
+def test_the_more_estimates_are_compared_the_further_apart_they_may_be() -> None:
+    two = [told("direct", 0.1), told("ips", 0.49)]  # p is some 0.006
+    assert "do not agree" in concluded(*two).agreement
+    assert "agree within chance" in concluded(*two, told("swaps", 0.3, unit="shares")).agreement  # three pairs
+
+
 def test_pages_needed_by_the_variance_seen_or_by_click_rates() -> None:
     seen = concluded(told("direct", 0.1, 0.2, pages=400))  # 400 x (2.8 x 0.2 / 0.1)^2
     assert seen.pages_needed == pytest.approx(400 * 5.6**2, rel=0.01)
@@ -126,6 +135,17 @@ def test_examination_from_the_pages_themselves(options, kind) -> None:
     truth, error = 1 / np.arange(1, 6), found.draws.std(axis=0)
     assert (np.abs(found.theta - truth)[1:] < 3.5 * error[1:]).all()
     assert (error[1:] / truth[1:] < 0.2).all()
+
+
+def test_random_slots_count_only_below_a_random_first_one() -> None:
+    """What stands first by choice is more relevant than what chance puts below it."""
+    pages, _ = drawn(3, pages=20_000, shuffled=0.5)
+    whole = pages.per_page(pages.shuffled) > 0
+    lower = replace(pages, shuffled=pages.shuffled | ((pages.position > 1) & ~whole[pages.page]))
+    found, known = from_shuffled(lower), from_shuffled(pages)
+    assert found is not None
+    assert known is not None
+    assert found.theta == pytest.approx(known.theta)
 
 
 def test_one_order_only_tells_no_examination() -> None:
