@@ -55,6 +55,13 @@ def test_chunks_without_end_are_refused(server: Server) -> None:
         assert client.answer().status == 408
 
 
+def test_chunks_of_more_than_a_body_may_have_are_refused(run: Path) -> None:
+    head = post(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
+    with running(run, limits=small(body=2000, seconds=20.0)) as server, server.connect() as client:
+        client.send(head + 3 * (b"3e8\r\n" + 1000 * b" " + b"\r\n"))  # and it may go on
+        assert client.answer().status == 413
+
+
 def test_a_late_body_may_still_end(server: Server) -> None:
     """A client that sends all before it reads keeps its connection."""
     with server.connect() as client:

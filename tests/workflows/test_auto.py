@@ -13,11 +13,12 @@ import unskew
 from tests.helpers.asked import settings
 from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, Naive
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
 from unskew.workflows.runs import auto as autos
-from unskew.workflows.runs.auto import candidates, parts_of
+from unskew.workflows.runs.auto import candidates, parts_of, with_method
 from unskew.workflows.runs.judges import Contest
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.request import ask
@@ -51,6 +52,13 @@ def shop() -> Log:
 def learned(shop: Log, tmp_path_factory: pytest.TempPathFactory) -> unskew.Run:
     out = tmp_path_factory.mktemp("auto") / "run"
     return learn(shop, Auto(candidates=("naive", "dla", "regression_em")), out=out, **QUICK)
+
+
+@pytest.mark.parametrize(("steps", "each"), [(5000, 70), (20, 20), (None, 70)])
+def test_a_candidate_takes_few_steps_and_who_is_taken_all(steps: int | None, each: int) -> None:
+    asked = settings(Auto(steps=70), "linear", training=Training(steps=steps))
+    assert with_method(asked, DLA(), budget=True).training.steps == each
+    assert with_method(asked, DLA()).training.steps == steps
 
 
 # ---- the judge ----

@@ -110,7 +110,7 @@ def decided(
     spoken = [found[name] for name in found.decided_by]
     if found.decided_by and found.heavy is not None and found.heavy.rest is not None:
         spoken += [found.heavy.rest[name] for name in found.heavy.rest.decided_by]
-    ends = [each for one in spoken if (each := one.relative_interval) is not None]
+    ends = [one.relative_interval for one in spoken if one.relative_interval is not None]
     lower, by = min((low for low, _ in ends), default=None), "bootstrap" if ends else "none"
     bernstein = watched.gains.lower(risk)
     carries = bernstein is not None and bernstein > at_least
@@ -135,10 +135,11 @@ def decided(
     fall = min(groups or familiarity, key=lambda each: each.change, default=None)
     if fall is not None and fall.change < FALLS:
         said += f" {fall.group} documents are seen {-fall.change:.0%} less than before."
-    for each in groups:
-        if each.clicks >= max(LARGE, 2 * each.other):
-            clicked = f" {each.group} documents have {each.clicks:.0%} of the clicks"
-            said += f"{clicked}, and {each.other:.0%} of what is seen."
+    for one in groups:
+        if one.clicks >= max(LARGE, 2 * one.other):
+            said += (
+                f" {one.group} documents have {one.clicks:.0%} of the clicks, and {one.other:.0%} of what is seen."
+            )
     told = (tuple(familiarity), tuple(groups))
     return Shipping(name, against, decision, said, risk, at_least, lower, by, bernstein, found, *told)
 

@@ -18,10 +18,11 @@ from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Que
 from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, conclude
-from unskew.measuring.counterfactual.pages import HEAVY, LoggedPages
+from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, effective_clusters, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
 from unskew.measuring.counterfactual.weighted import Weighted
+from unskew.names import HEAVY
 from unskew.options.runs import MeasureArguments
 from unskew.types import Array
 
@@ -70,8 +71,8 @@ class Judge:
         rate, (new_gain, old_gain) = pages.per_page(pages.click) / np.maximum(pages.sizes, 1), part.discounts
         self.outlook += [(rate * pages.per_page(each)).sum() for each in ((new_gain - old_gain) ** 2, old_gain)]
         clicks = np.bincount(dense(pages.document), pages.click)
-        most, every, some = self.documents
-        self.documents = np.array([max(most, clicks.max()), every + clicks.sum(), some + (clicks > 0).sum()])
+        most, every, number = self.documents
+        self.documents = np.array([max(most, clicks.max()), every + clicks.sum(), number + (clicks > 0).sum()])
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
@@ -89,7 +90,7 @@ class Judge:
                 estimates.append(found)
                 drawn[found.name] = differences
         most, every, some = self.documents
-        found = conclude(
+        evidence = conclude(
             estimates,
             drawn,
             pages=self.pages,
@@ -98,7 +99,7 @@ class Judge:
             level=level,
             missing=missing_overlap,
         )
-        return replace(found, largest_document=float(most / every) if most * some > HEAVY * every else 0.0)
+        return replace(evidence, largest_document=float(most / every) if most * some > HEAVY * every else 0.0)
 
 
 def some_queries(pages: LoggedPages, most: int) -> Array:

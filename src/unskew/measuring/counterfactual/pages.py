@@ -11,19 +11,16 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from unskew.errors import DataError
+from unskew.names import CLUSTERS
 from unskew.types import Array, Log
 
 Clusters = Literal["user", "visit", "query", "page"]
 """What is drawn again for intervals."""
-PEOPLE = ("user_id", "visit_id")
-"""Columns of people: clicks of one hang together. The first that a log has is what counts once."""
-HEAVY = 4.0
-"""Times the clicks of a cluster on average from which one is a heavy one: a verdict must hold without those."""
 LARGE = 0.1
 """Share of all clicks from which who holds it is named."""
 FEW_QUERIES = 20
@@ -181,9 +178,8 @@ def worth(place: Array, pages: LoggedPages, ladder: Array) -> Array:
 
 def usual_cluster(log: Log) -> Clusters:
     """What to draw again, by what the log has."""
-    kinds: tuple[Clusters, ...] = ("user", "visit")
-    named = (kind for kind in kinds if f"{kind}_id" in log.columns)
-    return next(named, "query" if len(np.unique(log.query)) >= FEW_QUERIES else "page")
+    people: Any = (name.removesuffix("_id") for name in CLUSTERS if name in log.columns)
+    return next(people, "query" if len(np.unique(log.query)) >= FEW_QUERIES else "page")
 
 
 def clusters_of(log: Log, kind: Clusters) -> Array:

@@ -28,7 +28,8 @@ from unskew.logs.reader import StoredLog, TableLog, check_rows, open_log
 from unskew.measuring import LoggedPages, examination_of
 from unskew.measuring.counterfactual.evidence import HeavyClusters
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
-from unskew.measuring.counterfactual.pages import FEW_QUERIES, HEAVY, PEOPLE, stable_codes
+from unskew.measuring.counterfactual.pages import FEW_QUERIES, stable_codes
+from unskew.names import CLUSTERS, HEAVY
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.frames import arrow_table, is_frame
@@ -239,7 +240,7 @@ def join_log(
         tell_lost(engine.count(without), pages, unscored, impressions, str(log.place))
         joined = joined.anti_join(without, "page")
     ids = engine.to_arrow(pairs.select("query", "query_id").distinct().order_by("query"))["query_id"]
-    person = next((name.removesuffix("_id") for name in PEOPLE if name in shown.columns), "")
+    person = next((name.removesuffix("_id") for name in CLUSTERS if name in shown.columns), "")
     return JoinedLog(engine, joined, stable_codes(to_array(ids)), str(log.place), person)
 
 
@@ -303,7 +304,7 @@ def _joined(shown: Table, pairs: Table) -> Table:
         more |= {name: both[name].cast("int32") for name in ("order", "candidates")}
     if GROUP in shown.columns:
         more["group"] = both[GROUP]
-    people = [name for name in PEOPLE if name in shown.columns][:1]
+    people = [name for name in CLUSTERS if name in shown.columns][:1]
     if people:  # a page that tells none is one by itself
         more["cluster"] = ibis.coalesce(_number(both[people[0]]), both.page_id.hash())
     if "propensity" in shown.columns:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.measuring.counterfactual.pages import PEOPLE
 from unskew.measuring.experiments.effects import Sums
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
@@ -25,8 +24,6 @@ METRICS: Mapping[str, str] = {
     "first-click": "1 / rank of the first click, 0 without one",
 }
 """What an A/B log is judged by; or a column of numbers, added up page by page."""
-CLUSTERS = (*PEOPLE, "page_id")
-"""What hangs together, the first that the log has."""
 MOST = 20
 """Policies that may be beside each other."""
 BOTH = 0.9
