@@ -25,7 +25,7 @@ from unskew.logs.reader import AnyLog, opened
 from unskew.measuring import ClickEvidence, Judge, LoggedPages, places, shown_places
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.pages import LARGE, usual_cluster
-from unskew.names import NO_NAMES, Names
+from unskew.names import CLUSTERS, NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
@@ -118,9 +118,6 @@ def _proved(
     """What a log says, and what it says without the clusters that hold far more clicks than others."""
     found = _judged(making(examination=known or log.examination()), log.parts(), at, level, watch)
     clusters, heavy = log.heavy()
-    for who, share in ((heavy.unit, heavy.largest), ("document of a query", found.largest_document)):
-        if share >= LARGE:
-            warn(f"one {who} holds {share:.0%} of all clicks")
     if not heavy.count or found.verdict == "cannot tell":  # nothing to be borne out
         return replace(found, heavy=heavy if heavy.count else None)
     rest = log.without(clusters)
@@ -128,6 +125,15 @@ def _proved(
         judge = making(examination=known or rest.examination())
         heavy = replace(heavy, rest=_judged(judge, rest.parts(), at, level, None))
     return found.beside(heavy)
+
+
+def tell_heavy(found: ClickEvidence) -> None:
+    """Warn of a single person, or a single document, that holds a large share of the clicks."""
+    heavy = found.heavy
+    person = heavy.largest if heavy is not None and f"{heavy.unit}_id" in CLUSTERS else 0.0
+    for who, share in ((heavy.unit if heavy else "", person), ("document of a query", found.largest_document)):
+        if share >= LARGE:
+            warn(f"one {who} holds {share:.0%} of all clicks")
 
 
 def _judged(
