@@ -217,11 +217,14 @@ def test_what_a_few_clicked_up_does_not_ship(tmp_path: Path, share: float, users
     assert unskew.ship(ranking, replace(peopled(one, few, sold, users), columns={})).decision == "ship"
 
 
-def test_a_user_with_a_large_share_of_the_clicks_is_warned_of() -> None:
+def test_a_user_with_a_large_share_of_the_clicks_is_warned_of(tmp_path: Path) -> None:
     one = log()
     few = np.random.default_rng(5).random(len(one)) < 0.06
     with pytest.warns(UserWarning, match="one user holds 23% of all clicks"):
-        found = unskew.ship(GOOD, peopled(one, few, LISTS.labels > 1, 1))
+        found = unskew.ship(GOOD, peopled(one, few, LISTS.labels > 1, 1), out=tmp_path / "ship.html")
+    assert (
+        "Without the clicks of 1 user, the most and 23% of all, it holds." in (tmp_path / "ship.html").read_text()
+    )
     assert found.decision == "ship"  # and so say all the others
     assert found.evidence.heavy is not None
     assert found.evidence.heavy.holds
