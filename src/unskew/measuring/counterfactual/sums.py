@@ -5,7 +5,7 @@ again is one product of matrices, and every estimator sees the same draws: diffe
 
     totals of a draw     sum_c w_c s_c          w ~ Multinomial(C, 1/C)
     interval             value -+ t_f sd(values of the draws) sqrt(C / (C - 1))
-    f                    (sum_c psi_c^2)^2 / sum_c psi_c^4, at most C - 1      psi_c = value without c, less value
+    f                    2 (sum_c psi_c^2)^2 / sum_c psi_c^4 - 1, at most C - 1      psi_c = value without c, less value
 
 f is how many clusters there might as well be, were they alike. Where a few hold most of what is counted, their
 chance is known from hardly more than themselves: Student's t with C - 1 degrees of freedom takes all clusters for
@@ -78,7 +78,7 @@ def effective_clusters(influence: Array, clusters: int) -> float:
     """How many clusters there might as well be, by what each changes when left out, [C]; at most one less.
 
     >>> effective_clusters(np.array([1.0, -1, 1, -1]), 4), effective_clusters(np.array([8.0, 1, -1, 1]), 4)
-    (3, 1.09...)
+    (3, 1.19...)
     """
     squares = influence[np.isfinite(influence)] ** 2
     whole = float((squares**2).sum())
