@@ -1,15 +1,15 @@
 """Sums by cluster, added part after part in bounded memory, and what chance may have made of them.
 
-A cluster is a visit, a query or a page. All estimators are functions of totals over clusters, so drawing clusters
+A user, a visit, a query or a page is a cluster. All estimators are functions of totals over them, so drawing them
 again is one product of matrices, and every estimator sees the same draws: differences between them are paired too.
 
     totals of a draw     sum_c w_c s_c          w ~ Multinomial(C, 1/C)
     interval             value -+ t_f sd(values of the draws) sqrt(C / (C - 1))
-    f                    2 (sum_c psi_c^2)^2 / sum_c psi_c^4 - 1, at most C - 1      psi_c = value without c, less value
+    f                    2 (sum_c psi_c^2)^2 / sum_c psi_c^4 - 1, at most C - 1
 
-f is how many clusters there might as well be, were they alike. Where a few hold most of what is counted, their
-chance is known from hardly more than themselves: Student's t with C - 1 degrees of freedom takes all clusters for
-alike, and was wrong twice as often as it said.
+psi_c is how the value changes without cluster c, and f how many clusters there might as well be, were they alike.
+Where a few hold most of what is counted, their chance is known from hardly more than themselves: Student's t with
+C - 1 degrees of freedom takes all clusters for alike, and was wrong twice as often as it said.
 
 Past MOST clusters they are thrown into that many buckets by a hash of their number, whatever the order in which
 they came; a bucket is a larger cluster.
