@@ -46,6 +46,10 @@ OURS = {
     "user_id": "string or int, who saw the page",
 }
 """Columns that have a meaning, besides serp_*."""
+CLUSTERS = ("user_id", "visit_id")
+"""Who clicks: clicks of one hang together, so the values of the first that a log has are what counts once."""
+HEAVY = 4.0
+"""Times the clicks of a cluster on average from which it has far more than others."""
 KEYS = ("query_id", "doc_id")
 """What features, texts and labels go by."""
 TEXT = ("query_text", "title", "abstract")

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import unskew
 from unskew.errors import spelled
 from unskew.logs.ingest.rules import PageFacts
 from unskew.logs.ingest.summary import (
@@ -81,6 +83,35 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "fixed": ({"moves": Moves(50, 100, 0)}, "no result ever moves"),
 }
 NAMES = IngestOptions(columns={"query_id": "search", "page_id": "serp"})
+
+
+@pytest.mark.parametrize(("bots", "told"), [(3, True), (0, False)])
+def test_clicks_of_a_few_on_a_few_results_are_told(tmp_path: Path, bots: int, told: bool) -> None:
+    """Three users click on one result 100 times each, 100 others now and then on any."""
+    rng = np.random.default_rng(0)
+    user = np.concatenate([rng.integers(100, size=1000), 1000 + np.repeat(np.arange(bots), 100)])
+    pages = len(user)
+    click = rng.random((pages, 4)) < 0.3
+    click[1000:] = [False, True, False, False]
+    table = pa.table(
+        {
+            "page_id": np.repeat(np.arange(pages), 4),
+            "query_id": np.where(np.repeat(user, 4) >= 1000, 0, np.repeat(rng.integers(20, size=pages), 4)),
+            "doc_id": np.tile(np.arange(4), pages),
+            "position": np.tile(np.arange(1, 5), pages),
+            "click": click.ravel().astype(int),
+            "user_id": np.repeat(user, 4),
+        }
+    )
+    pq.write_table(table, tmp_path / "raw.parquet")
+    made = unskew.ingest(tmp_path / "raw.parquet", tmp_path / "log")
+    found = unskew.diagnose(tmp_path / "log")
+    said = f"{bots} values of user_id have 2"
+    assert any(each.startswith(said) for each in map(str, made.warnings)) == told
+    assert (found.conclusion.next[0].text.startswith(said)) == told
+    assert (found.few_clickers is None) == (not told)
+    if found.few_clickers is not None:
+        assert (found.few_clickers.people, found.few_clickers.results, found.few_clickers.on_these) == (3, 1, 1.0)
 
 
 def test_a_sound_log_is_not_warned_of() -> None:

@@ -17,6 +17,9 @@ import unskew
 from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.measuring import Judge, LoggedPages, examination_of, places, shown_places
+from unskew.measuring.counterfactual.contract import Reading, ratios
+from unskew.measuring.counterfactual.evidence import GainEstimate
+from unskew.measuring.counterfactual.judge import estimate
 from unskew.measuring.counterfactual.sums import MOST, ClusterSums
 
 D = [1 / math.log2(1 + place) for place in range(1, 11)]
@@ -172,6 +175,22 @@ def test_many_clusters_become_buckets_whatever_the_order() -> None:
     assert len(one.ids) == len(other.ids) <= MOST
     np.testing.assert_allclose(one.sums, other.sums)
     np.testing.assert_allclose(one.sums.sum(axis=0), values.sum(axis=0))
+
+
+@pytest.mark.parametrize("uneven", [0.0, 1.0, 2.0])
+def test_intervals_hold_where_a_few_clusters_hold_most(uneven: float) -> None:
+    """Nothing is gained in truth, cluster k counts k^-uneven as much as the first: neither side is 0 too often."""
+    rng, weight = np.random.default_rng(3), np.arange(1, 61.0) ** -uneven
+    missed = {1: 0, -1: 0}
+    reading = Reading(GainEstimate("direct", "", "random", ""), ratios(0, 1, 2), 2)
+    for seed in range(400):
+        sums = ClusterSums()
+        sums.add(np.arange(60), np.stack([weight * rng.standard_normal(60), 0 * weight, weight], axis=1))
+        found, _ = estimate(reading, sums.sums, sums.draw(seed, 200), 0.95)
+        if found.sign:
+            missed[found.sign] += 1
+    assert max(missed.values()) <= 0.025 * 400 + 6  # and two standard errors
+    assert uneven or min(missed.values()) > 0  # an interval that never misses would be too wide
 
 
 def test_item_position_by_hand() -> None:
@@ -337,6 +356,10 @@ def test_pages_of_a_log_and_what_is_drawn_again(log) -> None:
     assert len(np.unique(LoggedPages.from_log(few).cluster)) == len(few)  # few queries: pages are drawn again
     with pytest.raises(DataError, match="names no visits"):
         LoggedPages.from_log(log, cluster="visit")
+    person = np.where(np.arange(60) < 40, np.array([f"u{page // 5}" for page in range(60)], object), None)
+    people = {"visit_id": visit, "user_id": np.repeat(person, log.sizes)}
+    users = LoggedPages.from_log(replace(log, columns=people)).cluster
+    assert len(np.unique(users)) == 8 + 20  # a page that tells no user is one by itself
 
 
 def test_a_chance_that_is_none_is_refused(log) -> None:

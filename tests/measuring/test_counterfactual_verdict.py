@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from drawn_pages import pages_by_rank
@@ -16,11 +18,13 @@ from unskew.measuring import (
     shown_places,
 )
 from unskew.measuring.counterfactual.evidence import conclude
+from unskew.measuring.counterfactual.examination import from_shuffled
 
 GROUNDS = {
     "direct": "random",
     "clicks": "shown",
     "ips": "examination",
+    "clipped": "examination",
     "dr": "examination",
     "swaps": "display",
 }
@@ -41,6 +45,7 @@ def told(name, difference, error=0.1, *, other=1.0, unit="DCG", pages=100):
         effective=50.0,
         overlap=1.0,
         clusters=10_000,
+        freedom=9_999,
         pages=pages,
     )
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -65,6 +70,11 @@ def concluded(*pairs, level=0.95):
         ([told("direct", -0.02), told("ips", 0.4), told("swaps", 0.4)], "cannot tell", ()),  # not borne out
         ([told("ips", 0.4), told("dr", 0.4)], "cannot tell", ()),  # both rest on examination
         ([told("ips", 0.4), told("swaps", 0.4)], "better", ("ips", "swaps")),
+        ([told("dr", 0.4), told("swaps", 0.4)], "cannot tell", ()),  # both count clicks of the same displays
+        ([told("dr", 0.4), told("swaps", 0.4), told("ips", 0.4)], "better", ("dr", "swaps", "ips")),
+        ([told("dr", 0.4), told("clicks", 0.4)], "better", ("dr", "clicks")),
+        ([told("clipped", -0.4), told("swaps", -0.4)], "cannot tell", ()),  # clipping favours the order shown
+        ([told("clipped", 0.4), told("swaps", 0.4)], "better", ("clipped", "swaps")),
         ([told("ips", 0.4), told("swaps", 0.4), told("dr", -0.4)], "cannot tell", ()),
         ([told("clicks", 0.4), told("ips", 0.4)], "better", ("clicks", "ips")),
         ([told("clicks", -0.4), told("ips", -0.4)], "cannot tell", ()),  # raw clicks favour the order shown
@@ -80,7 +90,7 @@ def test_the_rule(pairs, verdict, names) -> None:
 def test_the_sentence_says_why_nobody_can_tell() -> None:
     assert "better by ips and dr, and nothing" in concluded(told("ips", 0.4), told("dr", 0.4)).sentence
     assert "contradicts" in concluded(told("ips", 0.4), told("swaps", -0.4)).sentence
-    assert "only raw clicks are against it" in concluded(told("clicks", -0.4)).sentence
+    assert "only raw or clipped clicks are against it" in concluded(told("clicks", -0.4)).sentence
     assert "no difference" in concluded(told("ips", 0.1)).sentence
 
 
@@ -90,6 +100,12 @@ def test_estimates_in_one_unit_are_compared_on_the_same_draws() -> None:
     assert "do not agree: direct (+10.0%) and ips (+80.0%)" in apart
     assert "agree within" in concluded(told("direct", 0.1), told("ips", 0.8, unit="clicks")).agreement
     assert "no two" in concluded(told("ips", 0.1), told("dr", 0.3)).agreement
+
+
+def test_the_more_estimates_are_compared_the_further_apart_they_may_be() -> None:
+    two = [told("direct", 0.1), told("ips", 0.49)]  # p is some 0.006
+    assert "do not agree" in concluded(*two).agreement
+    assert "agree within chance" in concluded(*two, told("swaps", 0.3, unit="shares")).agreement  # three pairs
 
 
 def test_pages_needed_by_the_variance_seen_or_by_click_rates() -> None:
@@ -119,6 +135,17 @@ def test_examination_from_the_pages_themselves(options, kind) -> None:
     truth, error = 1 / np.arange(1, 6), found.draws.std(axis=0)
     assert (np.abs(found.theta - truth)[1:] < 3.5 * error[1:]).all()
     assert (error[1:] / truth[1:] < 0.2).all()
+
+
+def test_random_slots_count_only_below_a_random_first_one() -> None:
+    """What stands first by choice is more relevant than what chance puts below it."""
+    pages, _ = drawn(3, pages=20_000, shuffled=0.5)
+    whole = pages.per_page(pages.shuffled) > 0
+    lower = replace(pages, shuffled=pages.shuffled | ((pages.position > 1) & ~whole[pages.page]))
+    found, known = from_shuffled(lower), from_shuffled(pages)
+    assert found is not None
+    assert known is not None
+    assert found.theta == pytest.approx(known.theta)
 
 
 def test_one_order_only_tells_no_examination() -> None:

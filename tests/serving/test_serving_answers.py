@@ -22,6 +22,7 @@ from unskew.serving.explore import Decision
 from unskew.serving.requests.bodies import BadRequest, RankAnswer, RankedDocument
 from unskew.serving.requests.parsing import AskedRanking, read_request
 from unskew.serving.scoring.models import Models
+from unskew.serving.service import answers
 from unskew.serving.service.answers import Answering, Noted
 from unskew.serving.service.description import listed
 from unskew.serving.settings import ServeSettings
@@ -224,6 +225,29 @@ def test_what_is_refused_or_not_waited_for_is_no_page(folder: Path) -> None:
     assert pages == []
     here.answer([asked()], facts := Noted())
     assert (pages[0][0][3].policy_id, pages[0][0][3].propensity.tolist(), facts.logged) == ("none", [1.0] * 4, 1)
+
+
+def test_an_answer_is_of_one_model_though_another_is_taken_up_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (1, 2):
+        make(tmp_path / str(seed), seed, Linear())
+    here = Answering(Models.open({"main": tmp_path / "1"}), ServeSettings())
+    other = Models.open({"main": tmp_path / "2"})["main"].current
+    one = read_request({"query": "q", "documents": [{"id": "a", "features": {"price": 2.0, "brand": "bolt"}}]})
+    before, checked = shown(here, one), answers.check_work
+
+    def switched(*asked: Any) -> None:
+        here.models["main"].current = other
+        checked(*asked)
+
+    monkeypatch.setattr(answers, "check_work", switched)
+    during = shown(here, one)
+    monkeypatch.undo()
+    after = shown(here, one)
+    assert (during.version, during.ranking) == (before.version, before.ranking)
+    assert after.version != before.version
+    assert after.ranking[0].score != before.ranking[0].score
 
 
 def test_nothing_is_explored_that_cannot_be_written(folder: Path) -> None:

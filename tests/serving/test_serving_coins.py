@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,55 @@ def test_chances_are_in_the_log_and_in_answers_only_if_asked(run: Path, tmp_path
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         assert (rows[0]["policy_id"], round(rows[0]["propensity"], 6)) == ("top_one", 0.333333)
     assert ["propensity" in text or "policy" in text for text in told] == [False, True]
+
+
+def test_clicks_that_could_not_be_written_are_counted_as_lost(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = ImpressionLog.clicked
+
+    def full(log: ImpressionLog, page_id: str, doc_id: str, **more: Any) -> None:
+        if doc_id == "d1":
+            raise OSError("no space left")
+        written(log, page_id, doc_id, **more)
+
+    monkeypatch.setattr(ImpressionLog, "clicked", full)
+    with client_of(run, tmp_path / "log") as client:
+        before = {done: clicks_counted(client, done) for done in ("yes", "no")}
+        told = client.post("/v1/clicks", json={"clicks": [{"request_id": "r", "id": f"d{at}"} for at in range(4)]})
+        assert (told.status_code, told.json()["error"]) == (
+            503,
+            "the log cannot be written; 1 of 4 clicks were",
+        )
+        after = {done: clicks_counted(client, done) for done in ("yes", "no")}
+    assert (after["yes"] - before["yes"], after["no"] - before["no"]) == (1, 3)
+
+
+def test_a_server_that_nobody_asks_any_more_hands_over_its_log(run: Path, tmp_path: Path) -> None:
+    now = [1e9]
+    log = ImpressionLog(tmp_path / "log", seconds=60.0, clock=lambda: now[0])
+    here = Answering(Models.open({"run": run}), ServeSettings(poll=0.01), None, DRAWN, log)
+    with TestClient(make_app(here), base_url="http://localhost") as client:
+        ask(client)
+        assert not [*(tmp_path / "log").glob("*.jsonl")]
+        now[0] += 61
+        until = time.monotonic() + 20
+        while not [*(tmp_path / "log").glob("*.jsonl")] and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [*(tmp_path / "log").glob("*.jsonl")]
+
+
+def clicks_counted(client: TestClient, done: str) -> float:
+    name = f'unskew_logged_total{{done="{done}",what="click"}} '
+    found = [line for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
+    return float(found[0].removeprefix(name)) if found else 0.0
+
+
+def test_an_id_that_a_request_may_not_have_is_not_sent_back(run: Path, tmp_path: Path) -> None:
+    with client_of(run, tmp_path / "log") as client:
+        for given, kept in (("mine-1", True), ("m" * 128, True), ("m" * 129, False), ("mine 1", False)):
+            answer = client.get("/healthz", headers={"x-request-id": given})
+            assert (answer.headers["x-request-id"] == given) == kept
 
 
 def test_clicks_on_pages_never_shown_are_refused_at_the_door(run: Path, tmp_path: Path) -> None:

@@ -268,3 +268,15 @@ def test_a_pipe_is_no_file(folder: Path) -> None:
     (folder / "model.onnx").unlink()
     os.mkfifo(folder / "model.onnx")
     refused(folder, "model.onnx is no file")
+
+
+@pytest.mark.parametrize("load", [Served.load, unskew.load], ids=["to serve", "with torch"])
+def test_a_header_of_a_million_tensors_is_refused_before_it_is_parsed(
+    folder: Path, load: Callable[[Path], Any]
+) -> None:
+    empty = b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % each for each in range(90_000))
+    header = b"{" + empty + b"}"
+    (folder / "weights.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    told(folder)
+    with pytest.raises(RunError, match=r"weights\.safetensors: a header of 5,\d+,\d+ bytes, at most 4,194,304"):
+        load(folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Server, make_run, post, running, small
+
+from unskew.serving.service import connections
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*missing where training")
 BODY = json.dumps(GOOD).encode()
@@ -51,6 +55,13 @@ def test_chunks_without_end_are_refused(server: Server) -> None:
         assert client.answer().status == 408
 
 
+def test_chunks_of_more_than_a_body_may_have_are_refused(run: Path) -> None:
+    head = post(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
+    with running(run, limits=small(body=2000, seconds=20.0)) as server, server.connect() as client:
+        client.send(head + 3 * (b"3e8\r\n" + 1000 * b" " + b"\r\n"))  # and it may go on
+        assert client.answer().status == 413
+
+
 def test_a_late_body_may_still_end(server: Server) -> None:
     """A client that sends all before it reads keeps its connection."""
     with server.connect() as client:
@@ -69,6 +80,31 @@ def test_where_there_are_many_clients_the_next_is_told(run: Path, good: object) 
             each.close()
         assert server.waits(lambda: not server.state.connections)
         assert server.good() == good
+
+
+def test_clients_that_say_nothing_shut_nobody_out(
+    run: Path, good: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection takes a file, and a process has so many: who is idle makes room, who asks does not."""
+    monkeypatch.setattr(connections, "most_connections", lambda: 6)
+    with running(run, limits=small(seconds=20.0)) as server, server.connect() as asking:
+        asking.send(post(BODY)[:-1])
+        idle = [server.connect() for _ in range(30)]
+        assert server.waits(lambda: len(server.state.connections) == 6)
+        assert server.good() == good
+        assert all(each.ended() for each in idle[:20])
+        assert asking.send(BODY[-1:]).answer().status == 200
+        for each in idle:
+            each.close()
+
+
+def test_connections_are_half_of_the_files_that_are_left() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "from unskew.serving.service.connections import most_connections; print(most_connections())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 4 <= int(found.stdout) <= 20
 
 
 NOT_HTTP = [

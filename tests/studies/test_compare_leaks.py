@@ -196,6 +196,12 @@ def test_a_cell_is_run_again_where_what_it_depends_on_has_changed(arm: str, chan
     assert same == (change in INDEPENDENT.get(arm, set()))
 
 
+def test_a_cell_of_another_version_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key()
+    monkeypatch.setattr(cells, "__version__", "0.0")
+    assert key() != before
+
+
 def test_weights_chosen_otherwise_are_another_cell() -> None:
     for arm in ("dla", "lightgbm"):
         assert key(arm, training={"steps": 2, "validate_on": "labels"}) != key(arm, training={"steps": 2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,19 @@ from unskew.errors import ConfigError
 from unskew.logs.log import write_log
 from unskew.measuring import ClickEvidence, GainEstimate
 from unskew.simulation import SvmLogger
+from unskew.studies.compare import logged
 from unskew.studies.compare.cells import read_cell
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.logged import LogComparison, RealLog, cuts, log_cells, read_log
+from unskew.studies.compare.logged import (
+    LearnedRankers,
+    LogComparison,
+    RealLog,
+    cuts,
+    judged,
+    log_cells,
+    read_log,
+)
 from unskew.studies.compare.report import log_page
 from unskew.studies.compare.verdict import LogRow, leading, log_verdict
 from unskew.tables.lists.letor import write_letor
@@ -140,7 +150,9 @@ def test_cells_are_kept_and_read_again(done: LogComparison, place: Path, monkeyp
     assert [row.shown.to_dict() for row in again.rows] == [row.shown.to_dict() for row in done.rows]
 
 
-def test_a_cell_is_another_where_what_it_depends_on_has_changed(place: Path) -> None:
+def test_a_cell_is_another_where_what_it_depends_on_has_changed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def keys(hashed: str = "a", **changes: Any) -> set[str]:
         return {cell.key for cell in log_cells(asked_for(content(**changes), place), hashed)}
 
@@ -149,6 +161,32 @@ def test_a_cell_is_another_where_what_it_depends_on_has_changed(place: Path) -> 
     assert not keys() & keys(training={"steps": 81})
     assert not keys() & keys(seeds=[2])
     assert len(keys()) == 6
+    data = content()["data"]
+    assert not keys() & keys(data=data | {"scaling": "minmax"})
+    before = keys()
+    monkeypatch.setattr(logged, "__version__", "0.0")
+    assert not before & keys()
+
+
+def test_settings_are_chosen_on_validation_pages_and_not_on_test_pages(clicked: Log) -> None:
+    first = clicked.query < 20
+    log = RealLog(clicked, clicked.take(first), clicked.take(~first), None, "", "query")
+    learned = LearnedRankers(log, [0], [])
+    lists = clicked.lists
+    good = np.where(np.repeat(np.arange(len(lists)), lists.sizes) < 20, 1.0, -1.0) * lists.labels
+    learned.rankers = {("dla", 0): [-good], ("dla", 1): [good]}  # the first is right about the pages that judge
+    assert learned.choose() == {"dla": 1}
+
+
+def test_all_methods_together_share_the_risk(clicked: Log) -> None:
+    rng, arms = np.random.default_rng(0), ("naive", "dla", "ipw", "pair_debias")
+    contents = [{"scores": rng.random(len(clicked.lists.labels)), "ndcg@10": None} for _ in arms]
+    findings: list[Any] = [
+        SimpleNamespace(cell=SimpleNamespace(arm=arm, index=0, seed=0, varied={}), content=each, finished=True)
+        for arm, each in zip(arms, contents, strict=True)
+    ]
+    _, rows = judged(real(clicked), [0], findings)
+    assert [row.shown.level for row in rows] == pytest.approx([1 - 0.05 / 3] * 4)
 
 
 def test_labels_lie_beside_and_change_nothing(done: LogComparison, place: Path) -> None:

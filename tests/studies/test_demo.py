@@ -41,6 +41,7 @@ from unskew.studies.demo import (
     measure_arms,
     results_table,
     serving_lines,
+    strong_engine,
     verdict,
     write_request,
 )
@@ -207,7 +208,17 @@ def test_a_world_without_a_gap_is_written_as_such() -> None:
     results = [result("naive", 0.6), result("dla", 0.7, float("nan"), [1.0, 0.5]), result("labeled", 0.5)]
     assert results_table(results).rows[1][3] == "no gap"
     assert json.loads(json.dumps(results[1].to_dict(), allow_nan=False))["gap_closed"] is None
-    assert "debiasing did not help" in demo_page(world, results).lead
+    strong = [result(name, mean) for name, mean in (("shown", 0.9), ("alone", 0.7), ("begun", 0.92))]
+    page = demo_page(world, results, strong)
+    assert "debiasing did not help" in page.lead
+    assert "orders 300 queries at 0.900" in page.sections[3].text
+    assert [row[1] for row in page.sections[3].tables[0].rows] == ["0.900", "0.700", "0.920"]
+
+
+def test_where_the_engine_is_good_a_run_begins_there_and_stays_above() -> None:
+    shown, alone, begun = (each.ndcg.mean for each in strong_engine(0, 100))
+    assert shown > alone + 0.05
+    assert begun > shown
 
 
 def test_measure_compares_every_arm_with_the_logging_ranker() -> None:

@@ -640,7 +640,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "no token there": (
         ["serve", "run", "--token-file", "secret"],
         1,
-        ["secret: the token cannot be read: No such file or directory"],
+        ["secret: the token or secret cannot be read: No such file or directory"],
     ),
     "an export of nothing": (["export", "nowhere"], 1, ["nowhere: there is no such file or folder"]),
     "an export of a raw log": (["export", "shop.csv"], 1, ["shop.csv", TYPED]),

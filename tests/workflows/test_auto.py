@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ import unskew
 from tests.helpers.asked import settings
 from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, Naive
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
 from unskew.workflows.runs import auto as autos
-from unskew.workflows.runs.auto import candidates, parts_of
+from unskew.workflows.runs.auto import candidates, parts_of, with_method
 from unskew.workflows.runs.judges import Contest
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.request import ask
@@ -50,6 +52,13 @@ def shop() -> Log:
 def learned(shop: Log, tmp_path_factory: pytest.TempPathFactory) -> unskew.Run:
     out = tmp_path_factory.mktemp("auto") / "run"
     return learn(shop, Auto(candidates=("naive", "dla", "regression_em")), out=out, **QUICK)
+
+
+@pytest.mark.parametrize(("steps", "each"), [(5000, 70), (20, 20), (None, 70)])
+def test_a_candidate_takes_few_steps_and_who_is_taken_all(steps: int | None, each: int) -> None:
+    asked = settings(Auto(steps=70), "linear", training=Training(steps=steps))
+    assert with_method(asked, DLA(), budget=True).training.steps == each
+    assert with_method(asked, DLA()).training.steps == steps
 
 
 # ---- the judge ----
@@ -101,7 +110,7 @@ def test_what_the_order_shown_says_is_no_merit_of_a_ranker(shop: Log) -> None:
     prior, ranks = EnginePrior((0.4, 0.2, 0.1, 0.05), "numbers"), np.nan_to_num(log.lists.shown, nan=20.0)
     true = np.random.default_rng(1).normal(size=len(ranks))
     drawn = clicked(true - 2 * np.log(ranks), log.take(log.sizes == log.sizes.max()), np.random.default_rng(2))
-    contest = Contest(["order", "true"], prior)
+    contest = Contest(["order", "true"], prior.log_at(ranks))
     contest.add(drawn, {"order": -np.log(ranks), "true": 0.5 * true - 0.1 * np.log(ranks)})
     found = contest.finish()
     assert found.order == ("true", "order")
@@ -121,7 +130,7 @@ def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest
 
     monkeypatch.setattr(autos, "contestant", learns)
     asked = settings(Auto(candidates=("naive", "dla")), "linear", None, None, {"steps": 5}, None)
-    autos.choose(asked, autos.LogData(shop))
+    autos.choose(asked, autos.LogData(shop.with_ranks()))
     assert seen
     assert all(not learned & judged for learned, judged in seen)
 
@@ -183,6 +192,20 @@ def test_a_candidate_that_cannot_learn_is_left_out(shop: Log) -> None:
     done = learn(plain, Auto(candidates=("naive", "dla", "ipw")), **QUICK)
     assert list(done.metrics.auto.left_out) == ["ipw"]
     assert "ipw" not in done.metrics.auto.candidates
+
+
+def test_the_ranker_is_chosen_where_none_is_named(shop: Log, tmp_path: Path) -> None:
+    curious = Auto(candidates=("naive", "dla"), rankers=("linear",), steps=20)
+    done = learn(shop, curious, out=tmp_path / "run", steps=20, threads=1, seed=0)
+    told = done.metrics.auto
+    assert told is not None
+    assert "Of mlp and linear it ranks best with " in told.because
+    taken = "linear" if told.ranker is not None else "mlp"
+    assert done.model.card.ranker is not None
+    assert done.model.card.ranker["name"] == taken == told.because.split()[-1].rstrip(".")
+    named = learn(shop, curious, ranker="linear", steps=20, threads=1, seed=0).metrics.auto
+    assert named is not None
+    assert "ranks best" not in named.because
 
 
 def test_scikit_learn_may_say_auto(shop: Log) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ from scipy.optimize import minimize
 import unskew
 from unskew.engine_prior import EnginePrior, factors, levels, strength
 from unskew.examination import Examination
-from unskew.learning.scoring.combination import Combination, KnownPairs, QueryChoices
+from unskew.learning.fitting.choices import QueryChoices, Shows
+from unskew.learning.fitting.straight import habits, straight
+from unskew.learning.scoring.combination import Combination, KnownPairs
 from unskew.measuring import ndcg_metric
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import read_candidates
@@ -23,7 +24,7 @@ from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
-from unskew.workflows.runs.correction import Gains, Shows, habits_of, make_safe
+from unskew.workflows.runs.correction import Gains, make_safe
 
 THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
 QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1, "engine": "auto"}
@@ -168,12 +169,11 @@ def test_weights_are_those_of_an_independent_optimiser() -> None:
 
 def test_the_correction_is_believed_by_what_clicks_say_at_least() -> None:
     draw, query = np.random.default_rng(3), np.repeat(np.arange(60), 6)
-    columns, exposure, mean = draw.normal(size=(360, 2)), np.ones(360), np.array([1.0, 0.0])
-    deviation = np.array([0.4, 0.4])
+    columns, exposure = draw.normal(size=(360, 2)), np.ones(360)
 
     def weights(pages: float, b: float) -> tuple[float, float]:
         clicks = draw.poisson(pages * np.exp(columns @ [0.9, b]) / 3).astype(float)
-        return QueryChoices(columns, exposure, clicks, query).doubted(mean, deviation)
+        return QueryChoices(columns, exposure, clicks, query).doubted()
 
     surely = weights(200.0, 0.5)
     assert surely == pytest.approx((0.9, 0.5), abs=0.05)
@@ -204,23 +204,78 @@ def test_clicks_of_a_query_count_for_what_they_tell_where_its_pairs_differ_by_mo
     assert alike.tempered(*prior).clicks.sum() == pytest.approx(alike.clicks.sum(), rel=0.05)
 
 
-def test_sides_that_say_the_same_are_doubted_together_and_one_that_misleads_is_left_out() -> None:
-    draw, query = np.random.default_rng(6), np.repeat(np.arange(40), 6)
-    truth, engine = draw.normal(size=(2, 240))
-    near = [truth + 0.7 * draw.normal(size=240) for _ in range(2)]
-    clicks = draw.poisson(1.5 * np.exp(engine + 0.5 * truth)).astype(float)
+def test_the_spread_of_weights_is_that_which_makes_clicks_most_likely() -> None:
+    """Of one column the marginal likelihood can be summed up over its weight."""
+    draw, query = np.random.default_rng(9), np.repeat(np.arange(40), 6)
+    column = draw.normal(size=(240, 1))
+    clicks = draw.poisson(2 * np.exp(0.5 * column[:, 0])).astype(float)
+    choices = QueryChoices(column, np.ones(240), clicks, query)
+    grid = np.linspace(-2, 3, 4001)
+    for deviation in (0.05, 0.3, 2.0):
+        values = [choices.value(np.array([w]), np.zeros(1), np.array([deviation])) for w in grid]
+        exact = np.log(np.exp(np.array(values) - max(values)).sum() * (grid[1] - grid[0])) + max(values)
+        exact -= np.log(deviation) + np.log(2 * np.pi) / 2
+        found, weights = choices.evidence(np.zeros(1), np.array([deviation]))
+        assert found == pytest.approx(exact, abs=0.02)
+        assert weights[0] == pytest.approx(grid[int(np.argmax(values))], abs=0.002)
 
-    def weights(*sides: Array) -> tuple[float, list[float]]:
-        a, found = QueryChoices(np.stack([engine, *sides], 1), np.ones(240), clicks, query).joined()
-        return a, found.tolist()
 
-    a, both = weights(*near)
-    assert min(both) > 0.02
-    assert a == pytest.approx(1.0, abs=0.2)
-    _, (alone,) = weights(near[0])
-    assert sum(both) > alone
-    assert weights(near[0], -truth)[1] == pytest.approx([alone, 0.0])
-    assert weights(-near[0], -truth) == (1.0, [0.0, 0.0])
+def line_of(log: Log) -> tuple[Any, Log]:
+    log = log.with_ranks()
+    examination = Examination.of(THETA, "numbers")
+    prior = EnginePrior.of(*_counts(log), examination)
+    return straight(lambda some: some.features, log.lists.dim, log, prior, examination), log
+
+
+def _counts(log: Log) -> tuple[Array, Array]:
+    return np.bincount(log.position)[1:].astype(float), np.bincount(log.position, log.click)[1:]
+
+
+def test_features_along_straight_lines_are_believed_by_queries_that_they_have_not_seen() -> None:
+    found, log = line_of(engine_log(5, engine=0.5, know=0.95, pages=3000))
+    assert found.weights is not None
+    first, rest = found.weights[:3], found.weights[3:]
+    assert min(first) > 3 * np.abs(rest).max()  # three features count, and alike
+    assert max(first) < 1.5 * min(first)
+    assert 0 <= found.scale < 0.7  # most of what the engine knows is in them
+    assert found.clicks == log.click.sum()
+    knows_nothing, _ = line_of(engine_log(6, engine=0.9, know=0.0, pages=1500))
+    assert knows_nothing.weights is None
+    assert knows_nothing.scale == 1.0
+    few, _ = line_of(engine_log(5, engine=0.5, know=0.95, pages=15))
+    assert few.weights is None
+
+
+def test_no_query_is_judged_by_what_its_own_clicks_said() -> None:
+    """The clicks of a query change what is said of others, and nothing of its own."""
+    log = engine_log(7, engine=0.5, know=0.9, pages=300)
+    here = np.repeat(log.query == 3, log.sizes)
+    turned = replace(log, click=np.where(here, log.position == 10, log.click).astype(np.uint8))
+    (one, at), (other, _) = line_of(log), line_of(turned)
+    assert one.fold.tolist() == other.fold.tolist()
+
+    def changed(fold: int) -> float:
+        ways = [each.others[fold] / np.linalg.norm(each.others[fold]) for each in (one, other)]
+        return float(np.linalg.norm(ways[0] - ways[1]))
+
+    own, another = int(one.fold[3]), int(one.fold[3] + 1) % len(one.others)
+    assert changed(own) < changed(another) / 3
+    by_one = one.others[own]
+    lists = at.lists
+    query, engine = np.repeat(np.arange(len(lists)), lists.sizes), np.zeros(len(lists.features))
+    said = one.apart(engine, lists.features, query)
+    assert said[query == 3] == pytest.approx(lists.features[query == 3] @ by_one)
+
+
+def test_a_sample_of_queries_is_looked_at_where_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = engine_log(5, engine=0.5, know=0.95, pages=3000)
+    everything, _ = line_of(log)
+    monkeypatch.setattr("unskew.learning.fitting.straight.PAIRS", (900, 900))
+    some, _ = line_of(log)
+    assert some.weights is not None
+    assert everything.weights is not None
+    assert some.weights.tolist() != everything.weights.tolist()
+    assert some.weights == pytest.approx(everything.weights, abs=0.3)
 
 
 def test_habits_are_what_features_say_of_the_engine_within_queries() -> None:
@@ -237,14 +292,7 @@ def test_habits_are_what_features_say_of_the_engine_within_queries() -> None:
     )
     log = log.with_ranks()
 
-    class Plain:
-        card = SimpleNamespace(features=3)
-
-        def prepared(self, some: Lists) -> Array:
-            return np.column_stack([some.features, some.features])  # texts come after
-
-    found = habits_of(Plain(), log, prior)  # type: ignore[arg-type]
-    assert found is not None
+    found = habits(log.lists.features, log.lists, prior)
     target = prior.log_at(np.minimum(rank, 5.0)).reshape(queries, 8)
     centred = [
         (each.reshape(queries, 8) - each.reshape(queries, 8).mean(1, keepdims=True)).ravel()
@@ -260,7 +308,7 @@ def test_reasons_add_up_to_the_score_without_the_engine() -> None:
     prepared, parts = draw.normal(size=(2, 5, 4))
     found = Combination(EnginePrior((0.4, 0.1), "numbers"), 1.0, 0.5, 0.0, 9, 2.0, np.array([1.0, -1.0, 0.5]))
     lists = Lists(prepared, np.array([0, 5]), np.zeros(5, np.int16), np.array([0]))
-    sides = np.stack([parts.sum(1), found.imitated(prepared)], 1)
+    sides = np.stack([parts.sum(1), found.along(prepared)], 1)
     assert found.reasons(parts, prepared).sum(1) == pytest.approx(found.scores(sides, lists), abs=1e-5)
 
 
@@ -273,7 +321,7 @@ def test_a_document_without_a_rank_has_the_mean() -> None:
     assert scores[0] > scores[1] > scores[2]
     told = np.array([[1.0, 0.0], [2.0, 5.0], [3.0, 0.0]])  # nothing is known of an engine
     assert found.scores(told, lists).tolist() == [1.0, 2.0, 3.0]
-    assert replace(found, imitation=1.0).scores(told, lists).tolist() == [1.0, 7.0, 3.0]
+    assert replace(found, slope=1.0).scores(told, lists).tolist() == [1.0, 7.0, 3.0]
     assert replace(found, weight=0.0).scores(told, lists).tolist() == [1.0, 2.0, 3.0]  # neither has a say
 
 
@@ -307,7 +355,8 @@ def test_a_weak_engine_is_left_behind() -> None:
     assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + 0.2
     assert ndcg(run.score(lists), lists) > ndcg(run.model.correction(lists), lists) - 0.01
     assert run.model.combination is not None
-    assert run.model.combination.weight > 0
+    assert run.model.combination.moved
+    assert run.model.combination.scale < 0.5
 
 
 def test_a_log_that_tells_no_examination_says_so(strong: Log) -> None:

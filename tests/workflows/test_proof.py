@@ -22,6 +22,7 @@ from unskew.pages.web import html
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import ScoreTable, ShownRanking, document_order, open_ranking
+from unskew.workflows.proofs import joined_log
 from unskew.workflows.proofs.joined_log import join_log
 from unskew.workflows.proofs.proof import known_examination, prove
 
@@ -105,12 +106,13 @@ def test_rows_in_any_order_and_pages_by_name(world: World) -> None:
     same(prove(world.path("scores.parquet"), log=world.log), found)
 
 
-def test_parts_of_a_log_add_up_to_it(world: World) -> None:
+def test_parts_of_a_log_add_up_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is in one part, queries stay whole, and results come in the order of their ranks."""
     with connect("duckdb", threads=1) as engine:
         log = StoredLog.open(world.path("log.parquet"))
         joined = join_log(engine, log, open_ranking(world.path("scores.parquet")), ShownRanking())
-        parts = list(joined.parts(rows=4_000))
+        monkeypatch.setattr(joined_log, "PART", 4_000)
+        parts = list(joined.parts())
     assert len(parts) > 3
     assert sum(len(part.pages) for part in parts) == len(world.log)
     assert sum(part.pages.click.sum() for part in parts) == world.log.click.sum()

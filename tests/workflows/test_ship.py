@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,16 @@ import pytest
 import unskew
 from unskew.errors import CANNOT_TELL, NO, ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.measuring import LoggedPages
-from unskew.measuring.shipping import ExposureSums, RandomGains, bernstein_bound, familiarity_of
+from unskew.measuring import ClickEvidence, GainEstimate, LoggedPages
+from unskew.measuring.shipping import (
+    ExposureSums,
+    RandomGains,
+    Shipping,
+    Watched,
+    bernstein_bound,
+    decided,
+    familiarity_of,
+)
 from unskew.simulation import FeatureLogger, PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
@@ -110,6 +120,49 @@ def test_a_decision_has_the_right_sign(ranking: pa.Table, pages: int, shuffled: 
     assert {each.group for each in found.familiarity} <= {"head", "middle", "tail", "new"}
 
 
+def evidence(*intervals: tuple[float, float]) -> ClickEvidence:
+    """Better by estimates with these intervals, relative to 1, on different grounds."""
+    ones = tuple(
+        GainEstimate(name, "", "random", "", 1.0 + sum(ends) / 2, 1.0, sum(ends) / 2, ends)
+        for name, ends in zip(("ips", "swaps"), intervals, strict=True)
+    )
+    return ClickEvidence(ones, "better", "Better.", "", ("ips", "swaps"), None, None)
+
+
+def test_the_lowest_bound_of_all_estimates_decides_and_no_single_one_forbids() -> None:
+    found = evidence((0.02, 0.06), (0.05, 0.3))
+
+    def asked(at_least: float) -> Shipping:
+        return decided(found, Watched(10), "new", "shown", risk=0.05, at_least=at_least, bound="auto")
+
+    assert asked(0.0).bound == 0.02
+    assert asked(0.01).decision == "ship"
+    assert asked(0.03).decision == "cannot tell"
+    assert asked(0.1).decision == "cannot tell"  # one says that it is less, the other that it may well be more
+    assert asked(0.4).decision == "do not ship"
+
+
+def test_the_bound_of_random_slots_has_the_risk_that_was_asked_for() -> None:
+    watched, rng = Watched(10), np.random.default_rng(0)
+    clicks = np.array([[0, 0, 1], [0, 1, 0]])[rng.integers(2, size=400)]
+    many = LoggedPages(
+        np.arange(401) * 3,
+        np.tile([1, 2, 3], 400),
+        clicks.ravel().astype(float),
+        np.ones(1200, bool),
+        np.zeros(400, int),
+        np.tile(np.arange(3), 400),
+        np.arange(400),
+    )
+    watched(many, np.tile([3, 2, 1], 400), np.tile([1, 2, 3], 400), None)
+    found = decided(evidence((0.1, 0.2), (0.1, 0.2)), watched, "new", "shown", risk=0.1, at_least=0, bound="auto")
+    gain, base = clicks @ [-0.5, 0, 0.5], clicks @ [1, 1 / math.log2(3), 0.5]
+    # a page gains at most 1/2 or loses as much
+    noise = math.sqrt(2 * gain.var(ddof=1) * math.log(2 / 0.1) / 400)
+    lower = gain.mean() - noise - 7 * 1.0 * math.log(2 / 0.1) / (3 * 399)
+    assert found.bernstein == pytest.approx(lower / base.mean())
+
+
 def test_more_can_be_asked_for_than_there_is() -> None:
     one = log()
     bound = unskew.ship(GOOD, one, bound="bootstrap").bound
@@ -127,10 +180,54 @@ def test_bernstein_is_wider_and_a_smaller_risk_asks_for_more() -> None:
     assert wide.bound is not None
     assert wide.bound < narrow.bound
     assert (narrow.by, wide.by) == ("bootstrap", "bernstein")
-    strict = unskew.ship(GOOD, one, bound="bootstrap", risk=0.001).bound
-    assert strict is not None
-    assert strict < narrow.bound
+    careful = unskew.ship(GOOD, one, bound="bootstrap", risk=0.001)
+    assert careful.bound is not None
+    assert careful.bound < narrow.bound
+    assert careful.evidence.level == pytest.approx(0.998)  # the lower end alone is what may be wrong
     assert unskew.ship(GOOD, log(shuffled=0.0), bound="bernstein").by == "none"
+
+
+def peopled(one: Log, few: Array, clicked: Array, users: int) -> Log:
+    """A log of 300 people; pages [S] are of so many others, who click on some documents and on nothing else."""
+    rng = np.random.default_rng(7)
+    person = np.where(few, 1000 + rng.integers(users, size=len(few)), rng.integers(300, size=len(few)))
+    click = np.where(np.repeat(few, one.sizes), np.isin(one.row, np.flatnonzero(clicked)), one.click)
+    columns = {**one.columns, "user_id": np.repeat(person, one.sizes)}
+    return replace(one, click=click.astype(one.click.dtype), columns=columns)
+
+
+@pytest.mark.parametrize(("share", "users"), [(0.3, 1), (0.1, 4)], ids=["one user", "bots of a seller"])
+@pytest.mark.parametrize("stored", [False, True], ids=["in memory", "in files"])
+def test_what_a_few_clicked_up_does_not_ship(tmp_path: Path, share: float, users: int, stored: bool) -> None:
+    one, rng = log(), np.random.default_rng(5)
+    sold = np.arange(len(LISTS.labels)) - np.repeat(LISTS.offsets[:-1], LISTS.sizes) == 3  # one of each query
+    ranking = scores(LISTS, 5.0 * sold + rng.random(len(sold)))  # what they click on first, the rest by chance
+    few = rng.random(len(one)) < share
+    at: Any = peopled(one, few, sold, users)
+    if stored:
+        write_log(at, tmp_path / "log.parquet")
+        at = tmp_path / "log.parquet"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each holds a large share
+        found = unskew.ship(ranking, at)
+    assert found.decision != "ship"
+    assert found.evidence.heavy is not None
+    assert (found.evidence.heavy.unit, found.evidence.heavy.count) == ("user", users)
+    assert found.evidence.heavy.share > share
+    assert unskew.ship(ranking, replace(peopled(one, few, sold, users), columns={})).decision == "ship"
+
+
+def test_a_user_with_a_large_share_of_the_clicks_is_warned_of(tmp_path: Path) -> None:
+    one = log()
+    few = np.random.default_rng(5).random(len(one)) < 0.06
+    with pytest.warns(UserWarning, match="one user holds 23% of all clicks"):
+        found = unskew.ship(GOOD, peopled(one, few, LISTS.labels > 1, 1), out=tmp_path / "ship.html")
+    assert (
+        "Without the clicks of 1 user, the most and 23% of all, it holds." in (tmp_path / "ship.html").read_text()
+    )
+    assert found.decision == "ship"  # and so say all the others
+    assert found.evidence.heavy is not None
+    assert found.evidence.heavy.holds
 
 
 def test_groups_come_from_the_log_its_features_or_nowhere(tmp_path: Path) -> None:

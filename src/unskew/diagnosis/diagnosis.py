@@ -44,6 +44,7 @@ from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.engine_prior import EnginePrior
 from unskew.errors import ConfigError
 from unskew.examination import Examination
+from unskew.logs.ingest.rules import FewClickers
 from unskew.logs.reader import opened
 from unskew.names import NO_NAMES, REQUIRED, Names
 from unskew.options.base import EngineConnection
@@ -94,6 +95,8 @@ class Diagnosis(Result):
     """How far features tell the rank, of a log that has features."""
     judged: RateMatrix | None = None
     """Click rates by label and rank, of a log that has labels."""
+    few_clickers: FewClickers | None = None
+    """Where many clicks come from a few people, most on results of their own."""
     headroom: Headroom | None = None
     """How near the order shown comes to the best one, and so what can be gained at most."""
     version: str = __version__
@@ -180,6 +183,9 @@ def _parts(tables: LogTables, ordering: RankByFeatures | None, place: Place, see
     hanging = co_clicks(tables)
     judged = verdicts(found, matrix, trusted, effects, hanging, ordering, place)
     told = {"segments": list(tables.segments), "left_out": dict(tables.left_out)}
+    conclusion, few = conclude(judged, found, ordering, place), tables.few_clickers
+    if few is not None:
+        conclusion = replace(conclusion, next=(NextStep(str(few)), *conclusion.next))
     return {
         "log": {"name": tables.place, **tables.facts, **told},
         "curves": curves(tables),
@@ -190,7 +196,8 @@ def _parts(tables: LogTables, ordering: RankByFeatures | None, place: Place, see
         "co_clicks": hanging,
         "headroom": headroom(tables, found, seed),
         "verdicts": judged,
-        "conclusion": conclude(judged, found, ordering, place),
+        "conclusion": conclusion,
+        "few_clickers": few,
     }
 
 

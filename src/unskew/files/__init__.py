@@ -10,6 +10,7 @@ from unskew.files.reading import WRITERS as WRITERS
 from unskew.files.reading import PathLike as PathLike
 from unskew.files.reading import digest_of as digest_of
 from unskew.files.reading import read_json as read_json
+from unskew.files.reading import tensors_at as tensors_at
 from unskew.files.reading import unpacked as unpacked
 from unskew.files.reading import whole_lines as whole_lines
 from unskew.files.writing import CACHED as CACHED

@@ -23,6 +23,8 @@ EXPANSION = 200
 """How many times its size a compressed file may grow to once past FREE; more is taken for a bomb."""
 XZ_MEMORY = 128 * 2**20
 """Memory that an xz stream may ask for; the strongest preset needs 65 MB, a hostile header 4 GB."""
+LARGEST_HEADER = 4 * 2**20
+"""Bytes of the header of a safetensors file: some 40,000 tensors. Parsed it takes thirty times as much memory."""
 LARGEST_JSON = 32 * 2**20
 """Bytes of a JSON file of ours."""
 SEAL = "sealed"
@@ -65,6 +67,15 @@ def read_json(path: Path) -> dict[str, Any]:
 def seal_of(content: Mapping[str, Any]) -> str:
     """A hash of what a JSON file says, however it is laid out."""
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def tensors_at(path: Path) -> Path:
+    """The path of a safetensors file, whose header is of a size that those of models are."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > min(LARGEST_HEADER, path.stat().st_size):
+        raise DataError(f"a header of {length:,} bytes, at most {LARGEST_HEADER:,} are read", path=path)
+    return path
 
 
 def digest_of(path: Path) -> str:

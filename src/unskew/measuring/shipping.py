@@ -24,7 +24,7 @@ import numpy as np
 from unskew.errors import CANNOT_TELL, NO
 from unskew.measuring.counterfactual.contract import PlacedPages, Question
 from unskew.measuring.counterfactual.evidence import ClickEvidence
-from unskew.measuring.counterfactual.pages import LoggedPages, discounts, worth
+from unskew.measuring.counterfactual.pages import LARGE, LoggedPages, discounts, worth
 from unskew.measuring.counterfactual.sums import ClusterSums
 from unskew.results import Result
 from unskew.types import Array
@@ -51,6 +51,8 @@ class GroupExposure(Result):
     impressions: int
     new: float
     other: float
+    clicks: float = 0.0
+    """Its share of all clicks."""
     told = ("change",)
 
     @property
@@ -105,17 +107,21 @@ def decided(
 ) -> Shipping:
     """The decision on evidence at level 1 - 2 risk."""
     # intervals of the estimates that the verdict rests on, as shares of what they are held against
-    ends = [each for name in found.decided_by if (each := found[name].relative_interval) is not None]
+    spoken = [found[name] for name in found.decided_by]
+    if found.decided_by and found.heavy is not None and found.heavy.rest is not None:
+        spoken += [found.heavy.rest[name] for name in found.heavy.rest.decided_by]
+    ends = [one.relative_interval for one in spoken if one.relative_interval is not None]
     lower, by = min((low for low, _ in ends), default=None), "bootstrap" if ends else "none"
     bernstein = watched.gains.lower(risk)
     carries = bernstein is not None and bernstein > at_least
+    borne_out = found.heavy is None or found.heavy.holds
     if bound == "bernstein" or (bound == "auto" and carries):
         lower, by = bernstein, "none" if bernstein is None else "bernstein"
     decision: Decision = "cannot tell"
     what = "what was shown" if against == "shown" else against
     wanted = f"{at_least:+.1%}" if at_least else "nothing"
     said = f"Cannot tell: {found.sentence}"
-    if found.verdict != "worse" and lower is not None and lower > at_least:
+    if found.verdict != "worse" and borne_out and lower is not None and lower > at_least:
         decision = "ship"
         said = f"Ship: it gains at least {lower:+.1%} over {what}, {by} bound at a risk of {risk:.0%}."
     elif found.verdict == "worse" or (ends and max(high for _, high in ends) < at_least):
@@ -129,6 +135,11 @@ def decided(
     fall = min(groups or familiarity, key=lambda each: each.change, default=None)
     if fall is not None and fall.change < FALLS:
         said += f" {fall.group} documents are seen {-fall.change:.0%} less than before."
+    for one in groups:
+        if one.clicks >= max(LARGE, 2 * one.other):
+            said += (
+                f" {one.group} documents have {one.clicks:.0%} of the clicks, and {one.other:.0%} of what is seen."
+            )
     told = (tuple(familiarity), tuple(groups))
     return Shipping(name, against, decision, said, risk, at_least, lower, by, bernstein, found, *told)
 
@@ -194,14 +205,14 @@ class ExposureSums:
     """Exposure by familiarity and by group, added part after part; a part holds whole queries."""
 
     def __init__(self) -> None:
-        self._bins = np.zeros((BINS, 3))  # impressions, exposure in the new and in the other ranking
+        self._bins = np.zeros((BINS, 4))  # impressions, exposure in the new and in the other ranking, clicks
         self._groups: dict[str, Array] = {}
 
     def add(self, pages: LoggedPages, new: Array, other: Array, group: Array | None = None) -> None:
         """Places [N] that two rankings give the results of pages, and the group of each."""
         longest = int(pages.sizes.max(initial=1))
         ladder = discounts(longest, longest)
-        seen = np.stack([np.ones(len(new)), *(worth(place, pages, ladder) for place in (new, other))])
+        seen = np.stack([np.ones(len(new)), *(worth(place, pages, ladder) for place in (new, other)), pages.click])
         often = np.bincount(pages.document, minlength=1)[pages.document]
         # 1 and 2 are bin 0, so that new is one bin; above, each power of two is one
         bins = np.where(often <= NEW, 0, np.floor(np.log2(np.maximum(often, 1))).astype(np.int64))
@@ -210,7 +221,7 @@ class ExposureSums:
             names, place = np.unique(np.asarray(group, str), return_inverse=True)
             sums = np.stack([np.bincount(place, row, minlength=len(names)) for row in seen], axis=1)
             for name, row in zip(names.tolist(), sums, strict=True):
-                self._groups[name] = self._groups.get(name, np.zeros(3)) + row
+                self._groups[name] = self._groups.get(name, np.zeros(4)) + row
 
     def familiarity(self) -> list[GroupExposure]:
         """By how often documents were shown."""
@@ -237,8 +248,6 @@ def familiarity_of(impressions: Array) -> Array:
 
 
 def _exposures(sums: dict[str, Array]) -> list[GroupExposure]:
-    totals = np.sum(list(sums.values()), axis=0) if sums else np.ones(3)
-    return [
-        GroupExposure(name, int(row[0]), float(row[1] / totals[1]), float(row[2] / totals[2]))
-        for name, row in sums.items()
-    ]
+    totals = np.sum(list(sums.values()), axis=0) if sums else np.ones(4)
+    totals = np.maximum(totals, 1e-12)
+    return [GroupExposure(name, int(row[0]), *map(float, row[1:] / totals[1:])) for name, row in sums.items()]

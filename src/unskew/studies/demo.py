@@ -3,7 +3,8 @@
 A search engine ranks with a favourite feature that has nothing to do with relevance. People look at the top of
 the page, so its favourites are clicked more, and whoever learns from the clicks learns to like them too. The demo
 makes such a world, learns with and without debiasing, and measures on true labels that no learner but `labeled`
-saw.
+saw. Then a second one, whose engine knows more than features do, as most do: whoever learns from clicks alone
+falls behind it, and a run that begins as the order shown does not.
 """
 
 import json
@@ -11,7 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,7 @@ from unskew.pages.numbers import Value, command_line, with_best
 from unskew.pages.origins import GENERATED, simulated_on
 from unskew.pages.page import PAGE_FILES, Figure, Page, Section, Table, write_page
 from unskew.results import Result
-from unskew.simulation import PositionBias, SvmLogger, simulate
+from unskew.simulation import PositionBias, ScoresLogger, SvmLogger, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
 from unskew.types import Array, Lists, Log
@@ -55,6 +56,15 @@ DEMO_ARMS: dict[str, MethodConfig] = {
     "ipw": IPW(),
     "labeled": Labeled(documents="all"),
 }
+STRONG = ("shown", "alone", "begun")
+"""What is compared where the engine is good."""
+KNOWN = {
+    "shown": "the order that was shown, by an engine that knows more than features do",
+    "alone": "dla from these clicks alone (engine = none)",
+    "begun": "dla as learn does it: from the order shown, corrected",
+}
+BLUR, QUERIES, PAGES = 0.6, 300, 20_000
+"""Standard deviation of what that engine adds to the true grade; size of its log."""
 _RUNS = (f"{arm}/{name}" for arm in DEMO_ARMS for name in (RUN.marker, *RUN.names))
 DEMO = Ours("results.json", (REQUEST, *PAGE_FILES, *_RUNS))
 """What lies in the demo's folder."""
@@ -104,6 +114,8 @@ class Demo(Result):
     """The result of a demo: the methods, their rankings and examination."""
 
     results: list[DemoResult]
+    strong: list[DemoResult]
+    """Where the engine is good."""
     page: Page
     numbers: Mapping[str, Any]
     """What results.json holds."""
@@ -141,16 +153,17 @@ def demo(
             if done.fit.status == "interrupted":
                 raise KeyboardInterrupt
             models[name] = done.model
-        results = measure_arms(world, models)
+        results, strong = measure_arms(world, models), strong_engine(seed, min(steps, 400))
         again = command_line("demo", out=out, seed=seed, queries=queries, pages=pages, steps=steps)
-        page = demo_page(world, results, again)
+        page = demo_page(world, results, strong, again)
         clicks, seen = int(world.log.click.sum()), [float(value) for value in world.examination]
         numbers: dict[str, Any] = {"seed": seed, "pages": len(world.log), "clicks": clicks}
         numbers |= {"true_examination": seen, "results": [result.to_dict() for result in results]}
+        numbers["strong"] = [result.to_dict() for result in strong]
         write_json(folder / "results.json", numbers)
         write_request(world.test, world.logging, folder / REQUEST)
         write_page(page, folder)
-    return Demo(results, page, numbers)
+    return Demo(results, strong, page, numbers)
 
 
 def make_world(seed: int, queries: int, pages: int) -> DemoWorld:
@@ -161,6 +174,21 @@ def make_world(seed: int, queries: int, pages: int) -> DemoWorld:
     logging = SvmLogger().fit(train, seed).scores(test)
     theta = np.asarray(behaviour.curve)
     return DemoWorld(log, test, logging, theta / theta[0])
+
+
+def strong_engine(seed: int, steps: int) -> list[DemoResult]:
+    """A log of an engine that ranks by grades and a little chance: its order, and what is learned from it."""
+    lists = make_lists(queries=QUERIES, seed=seed + 2_000_000)
+    lists = replace(lists, doc_ids=np.arange(len(lists.labels)))
+    order = lists.labels + BLUR * np.random.default_rng(seed).normal(size=len(lists.labels))
+    shown = ScoresLogger(values=order)
+    log = simulate(lists, PositionBias(), logger=shown, pages=PAGES, seed=seed, randomized=0.05, cutoff=SHOWN)
+    training = Training(steps=steps, seed=seed, threads=1)
+    alone, begun = learn(log, DLA(), training=training, engine="none"), learn(log, DLA(), training=training)
+    ranked = log.with_ranks().lists
+    scores = {"shown": order, "alone": alone.score(ranked), "begun": begun.score(ranked)}
+    each = {name: ndcg_metric(scores[name], lists.labels, offsets=lists.offsets) for name in STRONG}
+    return [DemoResult(name, bootstrap_mean(values), None, None) for name, values in each.items()]
 
 
 def describe(world: DemoWorld) -> str:
@@ -201,7 +229,17 @@ def verdict(results: list[DemoResult]) -> str:
     )
 
 
-def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") -> Page:
+def strong_said(strong: list[DemoResult]) -> str:
+    """What came out where the engine is good, in words."""
+    shown, alone, begun = (result.ndcg.mean for result in strong)
+    return (
+        f"Most engines are good, and know more than features do. This one orders {QUERIES:,} queries at "
+        f"{shown:.3f}; what is learned from {PAGES:,} of its pages alone reaches {alone:.3f}. unskew learn begins "
+        f"as the order shown unless told otherwise, corrects it, and reaches {begun:.3f}."
+    )
+
+
+def demo_page(world: DemoWorld, results: list[DemoResult], strong: list[DemoResult], command: str = "") -> Page:
     """The world, what was learned, and how well each arm ranks."""
     true, learned = list(world.examination), {r.name: r.examination for r in results if r.examination is not None}
     title, truth = "Who is looked at? True and learned examination", "true examination"
@@ -218,6 +256,7 @@ def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") ->
             Section("The world", describe(world)),
             Section("What was learned", figures=[curves, Figure(scores)]),
             Section("Test lists, true labels", tables=[results_table(results)]),
+            Section("Where the engine is good", strong_said(strong), tables=[strong_table(strong)]),
             Section("Next", again, code=["unskew measure dla --lists YOUR.txt"]),
         ],
         origin=simulated_on([PositionBias()], [GENERATED]),
@@ -237,6 +276,12 @@ def results_table(results: list[DemoResult]) -> Table:
     columns = ("learned with", "nDCG@10", "95 % interval", "gap closed", "what it is")
     table = Table(columns, rows, text=("what it is",))
     return with_best(table, {1: ndcg}, among=FROM_CLICKS, spread="its 95 % interval")
+
+
+def strong_table(strong: list[DemoResult]) -> Table:
+    """A row for each ranking of the queries of the engine that is good."""
+    rows = [[KNOWN[r.name], f"{r.ndcg.mean:.3f}", f"{r.ndcg.low:.3f} to {r.ndcg.high:.3f}"] for r in strong]
+    return Table(("ranked by", "nDCG@10", "95 % interval"), rows)
 
 
 def write_request(lists: Lists, shown: Array, path: Path) -> None:

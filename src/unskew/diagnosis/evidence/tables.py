@@ -31,6 +31,7 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 
 from unskew.errors import ConfigError
+from unskew.logs.ingest.rules import FewClickers, few_clickers
 from unskew.logs.reader import check_rows, open_log, place_of, weights
 from unskew.names import NO_NAMES, Names
 from unskew.options.base import EngineConnection
@@ -66,6 +67,8 @@ class LogTables:
     """Columns that might have been segments, and why they are none."""
     owned: bool = True
     """Whether the engine is closed with the tables."""
+    few_clickers: FewClickers | None = None
+    """Where many clicks come from a few people, most on results of their own."""
     fetched: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """By key, what `once` made."""
 
@@ -195,12 +198,12 @@ def open_tables(
                 given = weighed.mutate(click=(weighed.click > 0).cast("int64"))
             check_rows(opened, given)
             chosen, left_out = choose_segments(opened, given, segments, serp=serp)
-            shown = _typed(given, chosen)
+            shown, few = _typed(given, chosen), few_clickers(opened, given)
     except BaseException as error:
         if isinstance(engine, str):
             opened.__exit__(type(error), error, None)
         raise
-    return LogTables(opened, shown, tuple(chosen), place, left_out, owned=isinstance(engine, str))
+    return LogTables(opened, shown, tuple(chosen), place, left_out, isinstance(engine, str), few)
 
 
 def bucket_of(query: Any) -> Any:

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from unskew.files import complete_file
+from unskew.files import complete_file, tensors_at
 
 WORTHWHILE = 200_000_000
 """Multiplications of a step, forward, from which on a second thread saves more than it costs."""
@@ -89,7 +89,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the note of a file."""
-    with safe_open(path, "pt") as file:
+    with safe_open(tensors_at(path), "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["unskew"])  # noqa: SIM118
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError, Key, Option
+from unskew.files import tensors_at
 from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
@@ -181,7 +182,7 @@ def load_model(folder: Path, card: Card) -> Model:
         if card.ranker is None:
             raise ConfigError("there is no ranker")
         known = unchanged(folder)
-        tensors = load_file(folder / "weights.safetensors")
+        tensors = load_file(tensors_at(folder / "weights.safetensors"))
         scaling = {name: value.numpy() for name, value in below(tensors, "scaler.").items()}
         ranker = table_of("ranker", card.ranker, RANKERS)
         method = table_of("method", card.method, METHODS)

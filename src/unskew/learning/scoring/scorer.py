@@ -24,7 +24,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import Ours, complete_file, complete_folder, read_json, read_manifest, restore, write_manifest
+from unskew.files import (
+    Ours,
+    complete_file,
+    complete_folder,
+    read_json,
+    read_manifest,
+    restore,
+    tensors_at,
+    write_manifest,
+)
 from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
 from unskew.learning.scoring.combination import Combination
@@ -254,7 +263,7 @@ class Scorer(ABC):
         return np.asarray(self.sides(lists)[:, 0])
 
     def sides(self, lists: Lists) -> Array:
-        """What the model says by itself, and what features say of the engine's order, [N, 2]."""
+        """What the model says by itself, and what features add along straight lines, [N, 2]."""
         parts = [slice(first, last) for first, last in list_chunks(lists.offsets)]
         some = [lists] if len(parts) == 1 else [lists.take(part) for part in parts]
         scores = [self.sides_of(self.prepared(each), each.sizes) for each in some]
@@ -263,7 +272,7 @@ class Scorer(ABC):
     def sides_of(self, documents: Array, sizes: Array) -> Array:
         """The same of prepared documents."""
         own, engine = self.score_prepared(documents, sizes), self.combination
-        return np.stack([own, np.zeros_like(own) if engine is None else engine.imitated(documents)], 1)
+        return np.stack([own, np.zeros_like(own) if engine is None else engine.along(documents)], 1)
 
 
 @dataclass
@@ -313,7 +322,7 @@ def load_scorer(folder: Path | str) -> Scorer:
 
 def read_numbers(folder: Path) -> dict[str, Array]:
     """The arrays of a model, copied: a map of a file that is cut meanwhile would end the process."""
-    return load((folder / "weights.safetensors").read_bytes())
+    return load(tensors_at(folder / "weights.safetensors").read_bytes())
 
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from unskew.errors import ConfigError, DataError
-from unskew.files import check_below, read_json
+from unskew.files import check_below, read_json, tensors_at
 from unskew.logs.counts.reduction import Counts
 from unskew.logs.counts.shard_writer import ABOUT, FACTS, NARROW, SERP, ShardSource, shard_file, write_shards
 from unskew.logs.presentation import Presentation
@@ -103,7 +103,7 @@ class Shards:
         path = shard_file(self.folder, shard)
         check_below(path, ABOUT, ANEW)
         try:
-            arrays = load_file(path)
+            arrays = load_file(tensors_at(path))
         except (OSError, SafetensorError) as error:
             raise DataError(f"damaged ({error})", path=path, hint=ANEW) from error
         if lost := {"offsets", "features", *NARROW} - arrays.keys():

@@ -11,6 +11,7 @@ from typing import Any
 
 from unskew.logs.ingest.columns import PEOPLE, REASON
 from unskew.logs.ingest.visits import SECOND, clock
+from unskew.names import CLUSTERS, HEAVY
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import bit_or, to_micros
@@ -20,6 +21,8 @@ DEEP = 30
 """Positions from here on share a bit, so that pages as deep as this are looked at row by row."""
 FEWEST = 3
 """Results of a page that may be said to be clicked throughout."""
+LARGE, MOSTLY, OFTEN = 0.05, 0.5, 20
+"""Who has so much of all clicks is told of, if so much of these is on results that they clicked so often."""
 LONG = 2
 """Hours from which on a page is a long one."""
 
@@ -238,3 +241,52 @@ def _judge(result: Cleaned, flagged: Table, names: list[str], options: IngestOpt
         bad = engine.keep(judged.filter(~stays).select("page_id", REASON))
         result.removed.append(result.rows.drop(REASON).inner_join(bad, "page_id"))
         result.rows = result.rows.anti_join(bad, "page_id")
+
+
+# ---- people who click far more than others
+
+
+@dataclass(frozen=True)
+class FewClickers:
+    """A few people from whom many clicks come, most of them on results that hardly anybody else clicks."""
+
+    column: str
+    """What names them."""
+    people: int
+    share: float
+    """Of all clicks that are theirs."""
+    results: int
+    """Results, documents of a query, most of whose clicks are theirs."""
+    on_these: float
+    """Of their clicks that are on those."""
+
+    def __str__(self) -> str:
+        theirs = f"{self.people:,} values of {self.column} have {self.share:.0%} of the clicks"
+        where = f"{self.on_these:.0%} of them on {self.results:,} results that others hardly click"
+        return f"{theirs}, {where}: are they people? Leave them out if not, as what is learned follows them"
+
+
+def few_clickers(engine: Engine, shown: Table) -> FewClickers | None:
+    """Who has more than HEAVY times the clicks of others, where most of these are on results of their own."""
+    column = next((name for name in CLUSTERS if name in shown.columns), None)
+    if column is None:
+        return None
+    clicked = shown.filter((shown.click > 0) & shown[column].notnull())
+    clicked = clicked.select("query_id", "doc_id", person=clicked[column])
+    people: Any = engine.keep(clicked.group_by("person").agg(n=clicked.count()))
+    total = engine.rows(people.agg(n=people.n.sum(), people=people.count()))[0]
+    if not total["people"]:
+        return None
+    heavy = engine.keep(people.filter(people.n > HEAVY * total["n"] / total["people"]))
+    found = engine.rows(heavy.agg(n=heavy.n.sum(), people=heavy.count()))[0]
+    if not found["people"]:
+        return None
+    theirs: Any = clicked.semi_join(heavy, "person").group_by("query_id", "doc_id").agg(own=ibis._.count())
+    every: Any = clicked.group_by("query_id", "doc_id").agg(n=ibis._.count())
+    both = theirs.join(every, ["query_id", "doc_id"])
+    both = both.filter((both.own >= OFTEN) & (2 * both.own > both.n))
+    own = engine.rows(both.agg(results=both.count(), clicks=both.own.sum()))[0]
+    share, on_these = found["n"] / total["n"], (own["clicks"] or 0) / found["n"]
+    if share < LARGE or on_these < MOSTLY:
+        return None
+    return FewClickers(column, found["people"], round(share, 4), own["results"], round(on_these, 4))

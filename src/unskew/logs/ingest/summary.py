@@ -9,7 +9,7 @@ from typing import Any
 from unskew.errors import Option, Sentence, Words, parts_of
 from unskew.logs.ingest.advice import SourceColumn
 from unskew.logs.ingest.columns import REASON
-from unskew.logs.ingest.rules import LONG, Cleaned, PageFacts
+from unskew.logs.ingest.rules import LONG, Cleaned, FewClickers, PageFacts, few_clickers
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
@@ -125,6 +125,8 @@ class IngestedLog(Result):
     """Rows of the tables beside the log, such as labels."""
     source_columns: Mapping[str, SourceColumn]
     """What further columns of the source could be for."""
+    few_clickers: FewClickers | None = None
+    """Where many clicks come from a few people, most on results of their own."""
     warnings: Sequence[str] = ()
     """What its reader should not miss."""
 
@@ -153,6 +155,7 @@ def log_numbers(cleaned: Cleaned, found: PageFacts, base: int, written: Table, e
             _share(pages["long"], count) if "long" in pages else None,
         ),
         "moves": _moves(cleaned, written, engine),
+        "few_clickers": few_clickers(engine, written),
     }
 
 
@@ -198,6 +201,8 @@ def suspicion(found: PageFacts, base: int, options: IngestOptions, by_person: bo
 def warnings_of(made: IngestedLog, options: IngestOptions) -> list[str]:
     """What a summary says that its reader should not miss."""
     warned = [*_of_clicks(made), *_of_pages(made, options)]
+    if made.few_clickers is not None:
+        warned.append(str(made.few_clickers))
     if made.queries == 1 and made.pages >= ENOUGH:
         name = options.source("query_id")
         warned.append(

@@ -103,7 +103,7 @@ class Reading:
     about: GainEstimate
     """With a reason where there is no number."""
     values: Callable[[Array], tuple[Array, Array]]
-    """Of the new and of the other ranking, [...] each."""
+    """Of the new and of the other ranking, [...] each. Of totals [R, F], draws, examination is drawn too."""
     count: int
     """The sum that says how much a cluster has to say."""
 

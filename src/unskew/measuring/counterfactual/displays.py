@@ -152,7 +152,7 @@ class ByDisplay(Estimator):
     def _robust(self, totals: Array) -> tuple[Array, Array]:
         """Values of dr: by examination as given, and for draws of clusters by its draws, one after another."""
         models = len(self.curves) - 1
-        if totals.ndim == 1 or not models:
+        if totals.ndim != 2 or not models:
             return ratios(ROBUST, ROBUST + 1, PAGES)(totals)
         model = 1 + np.arange(len(totals)) % models
         pages, row = np.where(totals[:, PAGES] > 0, totals[:, PAGES], np.nan), np.arange(len(totals))

@@ -5,14 +5,18 @@
 2. Else two estimates are needed that rest on different grounds (random slots; examination by rank; documents shown
    at several ranks; raw clicks), both with intervals on the same side of 0, and none on the other; nor may random
    slots, where they have a number, lie on the other side of 0.
-3. Raw clicks favour the order shown. Their gain counts as one of the two, their loss does not count.
+   `dr` rests on examination and on displays: beside item-position or swaps, whose clicks are its own, it is no
+   second. What stands out has to do so without the clusters that hold far more clicks than others, too.
+3. Raw clicks favour the order shown, and so does clipping. Their gain counts as one of the two, their loss not.
 4. Else nobody can tell, and the sentence says how many shuffled pages would.
 
 A run's own examination can never decide alone: it is one ground, however many estimates use it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -29,6 +33,10 @@ Metric = Literal["dcg", "clicks"]
 Grounds = Literal["random", "shown", "examination", "display"]
 """What an estimate rests on: random slots, raw clicks, examination by rank, documents shown at several ranks."""
 SIDES: dict[int, Answer] = {1: "better", -1: "worse", 0: "cannot tell"}
+FOR_SHOWN = ("clicks", "clipped")
+"""Estimates that favour the order shown, so that their loss says nothing."""
+BORNE_OUT = 0.5
+"""Share of a gain that has to be left without the clusters that hold far more clicks than others."""
 ALONE = 0.2
 """Share of the risk with which random slots decide alone."""
 DIFFERENT = 0.01
@@ -57,7 +65,9 @@ class GainEstimate:
     overlap: float | None = None
     """Share of the value that the log can speak of."""
     clusters: int = 0
-    """Visits, queries or pages that have something to say."""
+    """People, visits, queries or pages that have something to say."""
+    freedom: float = 0.0
+    """How many of them there might as well be, were they alike: few where a few hold most of what is counted."""
     pages: int = 0
     """Pages that it looks at."""
     reason: str = ""
@@ -86,6 +96,23 @@ class GainEstimate:
 
 
 @dataclass(frozen=True)
+class HeavyClusters(Result):
+    """The clusters that hold far more clicks than others, and what is left of the evidence without them."""
+
+    unit: str
+    """What they are: user, visit, query or page."""
+    count: int
+    share: float
+    """Of all clicks that they hold."""
+    largest: float
+    """Of all clicks that one of them holds."""
+    rest: ClickEvidence | None = None
+    """What the other clusters say, where there was a verdict; None where these have nothing to say."""
+    holds: bool | None = None
+    """Whether the verdict holds without them; None where there was none."""
+
+
+@dataclass(frozen=True)
 class ClickEvidence(Result):
     """What all estimates together say of a ranking against another."""
 
@@ -102,6 +129,26 @@ class ClickEvidence(Result):
     """Share of the ranking's first results that the pages did not show; None where nobody counted."""
     pages: int = 0
     level: float = 0.95
+    heavy: HeavyClusters | None = None
+    """None where no cluster holds far more clicks than others."""
+    largest_document: float = 0.0
+    """Of all clicks, the share on one document of a query that has far more than others; 0 where none has."""
+
+    def beside(self, heavy: HeavyClusters) -> ClickEvidence:
+        """The same beside what the other clusters say; a verdict that these do not bear out is none.
+
+        They do where each estimate that decided says at least half as much: with fewer clicks it may well not
+        stand out from chance any more.
+        """
+        shares = [0.0 if heavy.rest is None else _kept(self[name], heavy.rest[name]) for name in self.decided_by]
+        heavy = replace(heavy, holds=min(shares) >= BORNE_OUT)
+        if heavy.holds:
+            return replace(self, heavy=heavy)
+        many = f"{heavy.count:,} {heavy.unit}s" if heavy.count > 1 else heavy.unit
+        but = f"not without the {many} with the most clicks, {heavy.share:.0%} of all"
+        by = f"{self.verdict} by {listed(self.decided_by)}, but {but}"
+        said = f"These {self.pages:,} pages cannot tell which ranks better: {by}."
+        return replace(self, verdict="cannot tell", sentence=said, decided_by=(), heavy=heavy)
 
     def __getitem__(self, name: str) -> GainEstimate:
         """The estimate of this name."""
@@ -150,16 +197,16 @@ def decide(
     estimates: Sequence[GainEstimate], drawn: Mapping[str, Array], level: float
 ) -> tuple[int, tuple[str, ...], str]:
     """1, -1 or 0, the estimates that say so, and why there is no verdict."""
-    direct = {one.name: one.difference for one in estimates}.get("direct")
+    direct, strictly = {one.name: one.difference for one in estimates}.get("direct"), 1 - ALONE * (1 - level)
     for one in estimates:
         if one.name == "direct" and one.sign and one.difference is not None:
-            strict = interval_of(one.difference, drawn["direct"], one.clusters, 1 - ALONE * (1 - level))
+            strict = interval_of(one.difference, drawn["direct"], one.clusters, one.freedom, strictly)
             if strict is not None and (strict[0] > 0 or strict[1] < 0):
                 return one.sign, (one.name,), ""
-    voices = [one for one in estimates if one.sign and not (one.grounds == "shown" and one.sign < 0)]
+    voices = [one for one in estimates if one.sign > 0 or (one.sign < 0 and one.name not in FOR_SHOWN)]
     if not voices:
         raw = any(one.sign for one in estimates)
-        against = "only raw clicks are against it, and they favour the order shown"
+        against = "only raw or clipped clicks are against it, and these favour the order shown"
         return 0, (), against if raw else "no difference stands out from chance"
     if len({one.sign for one in voices}) > 1:
         return 0, (), "what estimates say contradicts itself"
@@ -167,7 +214,10 @@ def decide(
     said = f"{SIDES[side]} by {listed(names)}"
     if (direct or 0) * side < 0:
         return 0, (), f"{said}, which random slots do not bear out"
-    if len({one.grounds for one in voices}) < 2:
+    grounds = {one.grounds for one in voices if one.name != "dr"}
+    if "dr" in names and "display" not in grounds:
+        grounds.add("examination")
+    if len(grounds) < 2:
         return 0, (), f"{said}, and nothing that assumes other things says so too"
     return side, names, ""
 
@@ -216,6 +266,11 @@ def _apart(first: GainEstimate, second: GainEstimate, drawn: Mapping[str, Array]
     error = standard_error(draws, min(first.clusters, second.clusters))
     gap = (first.relative or 0.0) - (second.relative or 0.0)
     return float(2 * ndtr(-abs(gap) / error)) if error > 0 else 1.0
+
+
+def _kept(one: GainEstimate, without: GainEstimate) -> float:
+    """The share of a gain that is left."""
+    return (without.relative or 0.0) / one.relative if one.relative else 0.0
 
 
 def _told(one: GainEstimate) -> str:

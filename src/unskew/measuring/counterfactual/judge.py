@@ -14,14 +14,15 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.examination import Examination
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading, dense
 from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, conclude
 from unskew.measuring.counterfactual.pages import LoggedPages
-from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
+from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, effective_clusters, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
 from unskew.measuring.counterfactual.weighted import Weighted
+from unskew.names import HEAVY
 from unskew.options.runs import MeasureArguments
 from unskew.types import Array
 
@@ -45,6 +46,7 @@ class Judge:
         self.ends: Array = np.zeros(1, int)
         self.outlook = np.zeros(2)  # sums over pages: variance of the difference, value of the other ranking
         self.looked_at = 0  # pages of costly estimators
+        self.documents = np.zeros(3)  # clicks of the one with the most, clicks of all, and how many were clicked
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
         """Places [N] of the ranking, and of what it is held against: `shown_places`, or those of another."""
@@ -68,6 +70,9 @@ class Judge:
         # on a shuffled page each result would have the mean click rate of the page
         rate, (new_gain, old_gain) = pages.per_page(pages.click) / np.maximum(pages.sizes, 1), part.discounts
         self.outlook += [(rate * pages.per_page(each)).sum() for each in ((new_gain - old_gain) ** 2, old_gain)]
+        clicks = np.bincount(dense(pages.document), pages.click)
+        most, every, number = self.documents
+        self.documents = np.array([max(most, clicks.max()), every + clicks.sum(), number + (clicks > 0).sum()])
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
@@ -84,7 +89,8 @@ class Judge:
                 found, differences = estimate(reading, sums, draws[:, span], level)
                 estimates.append(found)
                 drawn[found.name] = differences
-        return conclude(
+        most, every, some = self.documents
+        evidence = conclude(
             estimates,
             drawn,
             pages=self.pages,
@@ -93,6 +99,7 @@ class Judge:
             level=level,
             missing=missing_overlap,
         )
+        return replace(evidence, largest_document=float(most / every) if most * some > HEAVY * every else 0.0)
 
 
 def some_queries(pages: LoggedPages, most: int) -> Array:
@@ -116,7 +123,9 @@ def estimate(reading: Reading, sums: Array, draws: Array, level: float) -> tuple
     with np.errstate(divide="ignore", invalid="ignore"):
         new, other = (float(value) for value in reading.values(sums.sum(axis=0)))
         differences = np.subtract(*reading.values(draws))
-    interval = interval_of(new - other, differences, clusters, level)
+        without = np.subtract(*reading.values((sums.sum(axis=0) - sums)[None]))[0]  # each cluster left out
+    freedom = effective_clusters(without - (new - other), clusters)
+    interval = interval_of(new - other, differences, clusters, freedom, level)
     reason = "" if interval else f"fewer than {FEWEST} clusters tell of chance"
-    found = replace(reading.about, clusters=clusters, new=new, other=other, difference=new - other)
-    return replace(found, interval=interval, reason=reason), differences
+    found = replace(reading.about, clusters=clusters, freedom=freedom, new=new, other=other)
+    return replace(found, difference=new - other, interval=interval, reason=reason), differences

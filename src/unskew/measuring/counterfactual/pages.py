@@ -11,15 +11,18 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from unskew.errors import DataError
+from unskew.names import CLUSTERS
 from unskew.types import Array, Log
 
-Clusters = Literal["visit", "query", "page"]
+Clusters = Literal["user", "visit", "query", "page"]
 """What is drawn again for intervals."""
+LARGE = 0.1
+"""Share of all clicks from which who holds it is named."""
 FEW_QUERIES = 20
 """Queries below which pages are drawn again in their place."""
 
@@ -49,8 +52,8 @@ class LoggedPages:
     def from_log(cls, log: Log, *, cluster: Clusters | None = None) -> LoggedPages:
         """Pages of a log, or of a part of it that holds whole queries.
 
-        Without `cluster` visits are drawn again where the log names them, else queries, else pages where there are
-        few queries. Parts of one log need to be told, since each has few queries of its own.
+        Without `cluster` users are drawn again where the log names them, else visits, else queries, else pages
+        where there are few queries. Parts of one log need to be told, since each has few queries of its own.
         """
         shuffled = np.zeros(len(log.row), bool) if log.randomized is None else np.asarray(log.randomized, bool)
         chances = log.columns.get("propensity")
@@ -175,21 +178,23 @@ def worth(place: Array, pages: LoggedPages, ladder: Array) -> Array:
 
 def usual_cluster(log: Log) -> Clusters:
     """What to draw again, by what the log has."""
-    if "visit_id" in log.columns:
-        return "visit"
-    return "query" if len(np.unique(log.query)) >= FEW_QUERIES else "page"
+    people: Any = (name.removesuffix("_id") for name in CLUSTERS if name in log.columns)
+    return next(people, "query" if len(np.unique(log.query)) >= FEW_QUERIES else "page")
 
 
 def clusters_of(log: Log, kind: Clusters) -> Array:
     """The cluster of every page, [P] int64; a name has the same number in every part of a log."""
     if kind == "query":
         return stable_codes(np.asarray(log.lists.query_ids)[log.query])
-    named = log.columns.get(f"{kind}_id")
-    if named is not None:
-        return stable_codes(named[log.offsets[:-1]])
-    if kind == "visit":
-        raise DataError("the log names no visits", hint="`unskew split` finds them, or draw queries again")
-    return np.arange(len(log), dtype=np.int64)
+    if kind == "page" and "page_id" not in log.columns:
+        return np.arange(len(log), dtype=np.int64)
+    if f"{kind}_id" not in log.columns:
+        hint = "`unskew split` finds visits, or draw queries again"
+        raise DataError(f"the log names no {kind}s", hint=hint)
+    named = log.columns[f"{kind}_id"][log.offsets[:-1]]
+    nameless = (named == None) | (named != named)  # noqa: E711  cell by cell
+    codes = stable_codes(np.where(nameless, 0, named) if nameless.any() else named)
+    return np.where(nameless, -1 - np.arange(len(log)), codes)  # a page that tells none is one by itself
 
 
 def stable_codes(names: Array) -> Array:

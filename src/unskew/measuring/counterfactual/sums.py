@@ -1,10 +1,15 @@
 """Sums by cluster, added part after part in bounded memory, and what chance may have made of them.
 
-A cluster is a visit, a query or a page. All estimators are functions of totals over clusters, so drawing clusters
+A user, a visit, a query or a page is a cluster. All estimators are functions of totals over them, so drawing them
 again is one product of matrices, and every estimator sees the same draws: differences between them are paired too.
 
     totals of a draw     sum_c w_c s_c          w ~ Multinomial(C, 1/C)
-    interval             value -+ t_{C-1} sd(values of the draws) sqrt(C / (C - 1))
+    interval             value -+ t_f sd(values of the draws) sqrt(C / (C - 1))
+    f                    2 (sum_c psi_c^2)^2 / sum_c psi_c^4 - 1, at most C - 1
+
+psi_c is how the value changes without cluster c, and f how many clusters there might as well be, were they alike.
+Where a few hold most of what is counted, their chance is known from hardly more than themselves: Student's t with
+C - 1 degrees of freedom takes all clusters for alike, and was wrong twice as often as it said.
 
 Past MOST clusters they are thrown into that many buckets by a hash of their number, whatever the order in which
 they came; a bucket is a larger cluster.
@@ -55,16 +60,29 @@ class ClusterSums:
         return np.asarray(draw_buckets(len(self.ids), seed, draws) @ self.sums)
 
 
-def interval_of(value: float, drawn: Array, clusters: int, level: float) -> tuple[float, float] | None:
+def interval_of(
+    value: float, drawn: Array, clusters: int, freedom: float, level: float
+) -> tuple[float, float] | None:
     """Student's interval around a value, by its draws [R]; None where clusters or draws are too few to tell.
 
-    >>> interval_of(1.0, np.array([0.5, 1.5] * 50), 101, 0.95)     # 1 -+ 1.984 x 0.5025 x sqrt(1.01)
+    >>> interval_of(1.0, np.array([0.5, 1.5] * 50), 101, 100, 0.95)     # 1 -+ 1.984 x 0.5025 x sqrt(1.01)
     (-0.0019..., 2.0019...)
     """
     if clusters < FEWEST or np.isfinite(drawn).mean() < 0.9:
         return None
-    reach = float(stdtrit(clusters - 1, 0.5 + level / 2)) * standard_error(drawn, clusters)
+    reach = float(stdtrit(freedom, 0.5 + level / 2)) * standard_error(drawn, clusters)
     return value - reach, value + reach
+
+
+def effective_clusters(influence: Array, clusters: int) -> float:
+    """How many clusters there might as well be, by what each changes when left out, [C]; at most one less.
+
+    >>> effective_clusters(np.array([1.0, -1, 1, -1]), 4), effective_clusters(np.array([8.0, 1, -1, 1]), 4)
+    (3, 1.19...)
+    """
+    squares = influence[np.isfinite(influence)] ** 2
+    whole = float((squares**2).sum())
+    return min(clusters - 1, 2 * float(squares.sum()) ** 2 / whole - 1) if whole > 0 else clusters - 1
 
 
 def standard_error(drawn: Array, clusters: int) -> float:

@@ -96,7 +96,7 @@ class Weighted(Estimator):
         if given is None:
             return np.full((*totals.shape[:-1], RANKS), np.nan)
         rank = np.minimum(np.arange(RANKS), len(given.theta) - 1)
-        if totals.ndim == 1 or given.draws is None:
+        if totals.ndim != 2 or given.draws is None:
             return np.broadcast_to(1 / given.values[rank], (*totals.shape[:-1], RANKS))
         drawn: Array = 1 / given.draws[np.arange(len(totals)) % len(given.draws)][:, rank]
         return drawn

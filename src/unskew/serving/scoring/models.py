@@ -143,7 +143,7 @@ class Served(Scorer):
         found = method_score(self.outputs(prepared, documents.sizes, seen))
         if self.combination is None:
             return found
-        return self.combination.scores(np.stack([found, self.combination.imitated(prepared)], 1), documents)
+        return self.combination.scores(np.stack([found, self.combination.along(prepared)], 1), documents)
 
     def why(self, lists: Lists, *, seen: Array | None = None) -> tuple[str, Array]:
         """How reasons were found, and what each feature as it is adds to a score, [n, D].

@@ -15,13 +15,13 @@ from unskew.logs.reader import open_log, place_of
 from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.effects import FEWEST, PLANNED, Experiment
 from unskew.measuring.experiments.interleaving import sign_test
-from unskew.names import Names
+from unskew.names import CLUSTERS, Names
 from unskew.options.base import EngineConnection
 from unskew.options.logs import ExperimentArguments
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log
-from unskew.workflows.proofs.policies import CLUSTERS, METRICS, Kind, PolicyPages, won_pages
+from unskew.workflows.proofs.policies import METRICS, Kind, PolicyPages, won_pages
 
 TOO_FEW = f"{FEWEST} clusters with some spread are the fewest."
 
@@ -57,7 +57,7 @@ def experiment(
         by = by or ("team" if "team" in shown.columns else "policy_id")
         if cluster is not None:
             require_columns([cluster], shown.columns, path=place)
-        cluster = cluster or next(name for name in CLUSTERS if name in shown.columns)
+        cluster = cluster or next(name for name in (*CLUSTERS, "page_id") if name in shown.columns)
         pages = PolicyPages(running, shown, by, cluster, metric, place)
         if pages.kind(kind) == "interleaved":
             return _interleaved(pages, control, ways)

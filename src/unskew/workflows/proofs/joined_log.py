@@ -13,19 +13,23 @@ Legend: P pages, N impressions of a part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unskew.errors import DataError, warn
+from unskew.examination import Examination
 from unskew.logs.log import page_starts, reading_order
 from unskew.logs.reader import StoredLog, TableLog, check_rows, open_log
-from unskew.measuring import LoggedPages
+from unskew.measuring import LoggedPages, examination_of
+from unskew.measuring.counterfactual.evidence import HeavyClusters
+from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
 from unskew.measuring.counterfactual.pages import FEW_QUERIES, stable_codes
+from unskew.names import CLUSTERS, HEAVY
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.frames import arrow_table, is_frame
@@ -64,6 +68,45 @@ class JudgedPart:
     group: Array | None = None
     """[N] the group of each result, where one was asked for."""
 
+    def take(self, pages: Array) -> JudgedPart:
+        """Some pages, by a mask."""
+        kept = pages[self.pages.page]
+        columns = (self.new, self.other, self.order, self.candidates, self.group)
+        return JudgedPart(self.pages.take(pages), *(None if each is None else each[kept] for each in columns))
+
+
+@dataclass(frozen=True)
+class HeldLog:
+    """A log in memory, which is one part."""
+
+    part: JudgedPart
+    unit: str
+    """What its clusters are."""
+
+    def parts(self) -> Iterator[JudgedPart]:
+        """The part."""
+        return iter([self.part])
+
+    def examination(self) -> Examination | None:
+        """Examination by rank, as the pages tell it."""
+        return examination_of(self.part.pages)
+
+    def heavy(self) -> tuple[Array, HeavyClusters]:
+        """The clusters that hold far more clicks than others."""
+        names, cluster = np.unique(self.part.pages.cluster, return_inverse=True)
+        clicks = np.bincount(cluster, self.part.pages.per_page(self.part.pages.click))
+        most = HEAVY * clicks.sum() / max(int((clicks > 0).sum()), 1)
+        return names[clicks > most], _heavy(self.unit, clicks[clicks > most], float(clicks.sum()))
+
+    def without(self, clusters: Array) -> HeldLog:
+        """The rest of the log."""
+        return replace(self, part=self.part.take(~np.isin(self.part.pages.cluster, clusters)))
+
+
+def _heavy(unit: str, clicks: Array, total: float) -> HeavyClusters:
+    share, largest = float(clicks.sum()) / total, float(clicks.max(initial=0.0)) / total
+    return HeavyClusters(unit, len(clicks), share, largest)
+
 
 @dataclass(frozen=True)
 class JoinedLog:
@@ -76,6 +119,40 @@ class JoinedLog:
     """`stable_codes` of the ids of queries, by the number that a query has in the table."""
     place: str
     """What errors call the log."""
+    person: str
+    """The kind of people that clusters are, user or visit; "" where the log names none."""
+
+    @cached_property
+    def unit(self) -> str:
+        """What its clusters are."""
+        return self.person or ("query" if len(self.sizes[0]) >= FEW_QUERIES else "page")
+
+    @property
+    def named(self) -> str:
+        """The column that names them."""
+        return "cluster" if self.person else self.unit
+
+    def examination(self) -> Examination | None:
+        """Examination by rank of as many queries as a part has room for, by shuffled pages where there are any."""
+        random = replace(self, table=self.table.filter(self.table.shuffled))
+        found = None
+        if self.engine.count(random.table.filter(random.table.click > 0)):
+            found = from_shuffled(next(random.parts()).pages)
+        return found or from_swaps(self.first.pages)
+
+    def heavy(self) -> tuple[Array, HeavyClusters]:
+        """The clusters that hold far more clicks than others."""
+        clicks: Any = self.table.group_by(id=self.table[self.named]).agg(n=self.table.click.cast("int64").sum())
+        clicks = self.engine.keep(clicks)
+        found = self.engine.rows(clicks.agg(all=clicks.n.sum(), some=(clicks.n > 0).sum()))[0]
+        most = HEAVY * found["all"] / max(found["some"], 1)
+        rows = self.engine.to_arrow(clicks.filter(clicks.n > most))
+        return to_array(rows["id"]), _heavy(self.unit, to_array(rows["n"]), float(found["all"]))
+
+    def without(self, clusters: Array) -> JoinedLog:
+        """The rest of the log."""
+        named: Any = self.table[self.named]
+        return replace(self, table=self.table.filter(~named.isin(clusters.tolist())))
 
     @cached_property
     def sizes(self) -> tuple[Array, Array]:
@@ -83,10 +160,19 @@ class JoinedLog:
         counted = self.engine.to_arrow(self.table.group_by("query").agg(n=self.table.count()).order_by("query"))
         return to_array(counted["query"]), to_array(counted["n"])
 
-    def parts(self, rows: int = PART) -> Iterator[JudgedPart]:
-        """Whole queries, about so many impressions at once."""
+    @cached_property
+    def first(self) -> JudgedPart:
+        """The first part, which is read once."""
+        return next(self._read())
+
+    def parts(self) -> Iterator[JudgedPart]:
+        """Whole queries, about PART impressions at once."""
+        yield self.first
+        yield from islice(self._read(), 1, None)
+
+    def _read(self) -> Iterator[JudgedPart]:
         queries, sizes = self.sizes
-        step = np.maximum(np.cumsum(sizes) - sizes, 0) // rows
+        step = np.maximum(np.cumsum(sizes) - sizes, 0) // PART
         edges = [*np.flatnonzero(np.diff(step, prepend=-1) != 0).tolist(), len(queries)]
         for start, stop in pairwise(edges):
             part = self.table
@@ -154,7 +240,8 @@ def join_log(
         tell_lost(engine.count(without), pages, unscored, impressions, str(log.place))
         joined = joined.anti_join(without, "page")
     ids = engine.to_arrow(pairs.select("query", "query_id").distinct().order_by("query"))["query_id"]
-    return JoinedLog(engine, joined, stable_codes(to_array(ids)), str(log.place))
+    person = next((name.removesuffix("_id") for name in CLUSTERS if name in shown.columns), "")
+    return JoinedLog(engine, joined, stable_codes(to_array(ids)), str(log.place), person)
 
 
 def _pairs(engine: Engine, log: StoredLog | TableLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
@@ -217,8 +304,9 @@ def _joined(shown: Table, pairs: Table) -> Table:
         more |= {name: both[name].cast("int32") for name in ("order", "candidates")}
     if GROUP in shown.columns:
         more["group"] = both[GROUP]
-    if "visit_id" in shown.columns:
-        more["cluster"] = _number(both.visit_id)
+    people = [name for name in CLUSTERS if name in shown.columns][:1]
+    if people:  # a page that tells none is one by itself
+        more["cluster"] = ibis.coalesce(_number(both[people[0]]), both.page_id.hash())
     if "propensity" in shown.columns:
         more["propensity"] = both.propensity.cast("float64")
     return both.select(

@@ -24,7 +24,7 @@ from unskew.settings import known
 from unskew.tables.engine.engine import Engine
 from unskew.types import Lists
 from unskew.workflows.inputs.rankings import SHOWN, ShownRanking, model_of, open_ranking
-from unskew.workflows.proofs.proof import Examined, prove
+from unskew.workflows.proofs.proof import Examined, prove, tell_heavy
 
 MEASURED = Ours("measured.json", PAGE_FILES)
 """What lies in a folder of `measure`."""
@@ -103,6 +103,7 @@ def measure(
         how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "level": level, "seed": seed}
         against = other or ShownRanking()
         evidence = prove(new, against, log=judged, names=named, engine=engine, **how, **connection)
+        tell_heavy(evidence)
         found = replace(found, evidence=evidence)
     if place is not None:
         page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
@@ -149,6 +150,7 @@ def ship(
     how: dict[str, Any] = {"propensities": propensities, "by": by, "at": at, "seed": seed, "names": names}
     how |= {"features": features, "group": group, "watch": watched, "engine": engine}
     found = prove(new, other, log=log, level=1 - 2 * risk, **how, **connection)
+    tell_heavy(found)
     made = decided(found, watched, new.name, other.name, risk=risk, at_least=at_least, bound=bound)
     if place is not None:
         write_found(place, ship_page(made, command=command))

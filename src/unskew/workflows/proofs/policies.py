@@ -24,8 +24,6 @@ METRICS: Mapping[str, str] = {
     "first-click": "1 / rank of the first click, 0 without one",
 }
 """What an A/B log is judged by; or a column of numbers, added up page by page."""
-CLUSTERS = ("user_id", "visit_id", "page_id")
-"""What hangs together, the first that the log has."""
 MOST = 20
 """Policies that may be beside each other."""
 BOTH = 0.9

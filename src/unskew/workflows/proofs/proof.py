@@ -10,29 +10,28 @@ alone.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, located
+from unskew.errors import ConfigError, DataError, located, warn
 from unskew.examination import Examination
 from unskew.learning.scoring.scorer import load_scorer
 from unskew.logs.reader import AnyLog, opened
-from unskew.measuring import ClickEvidence, Judge, LoggedPages, examination_of, places, shown_places
+from unskew.measuring import ClickEvidence, Judge, LoggedPages, places, shown_places
 from unskew.measuring.counterfactual.evidence import Metric
-from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
-from unskew.names import NO_NAMES, Names
+from unskew.measuring.counterfactual.pages import LARGE, usual_cluster
+from unskew.names import CLUSTERS, NO_NAMES, Names
 from unskew.options.base import EngineConnection
 from unskew.options.runs import MeasureArguments
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, document_order, model_of, open_ranking
-from unskew.workflows.proofs.joined_log import MISSING, JudgedPart, join_log, tell_lost
+from unskew.workflows.proofs.joined_log import MISSING, HeldLog, JoinedLog, JudgedPart, join_log, tell_lost
 
 Examined = Any
 """An `Examination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
@@ -99,20 +98,42 @@ def prove(
         raise ConfigError("what was shown against what was shown: name a ranking")
     known, making = known_examination(propensities), partial(Judge, metric=by, at=at, seed=seed)
     if isinstance(log, Log):
-        part = _part(log, new, other, group)
-        return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
+        held = HeldLog(_part(log, new, other, group), usual_cluster(log))
+        return _proved(held, making, known, at, level, watch)
     with connect(engine, **connection) if isinstance(engine, str) else nullcontext(engine) as running:
         stored = opened(log, names, shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
-        parts = joined.parts()
-        first = next(parts)
-        random = replace(joined, table=joined.table.filter(joined.table.shuffled))
-        if known is None and running.count(random.table.filter(random.table.click > 0)):
-            # of as many queries as one part has room for
-            known = from_shuffled(next(random.parts()).pages)
-        known = known or from_swaps(first.pages)
         with located(stored.place):
-            return _judged(making(examination=known), chain([first], parts), at, level, watch)
+            return _proved(joined, making, known, at, level, watch)
+
+
+def _proved(
+    log: HeldLog | JoinedLog,
+    making: Callable[..., Judge],
+    known: Examination | None,
+    at: int,
+    level: float,
+    watch: Watch | None,
+) -> ClickEvidence:
+    """What a log says, and what it says without the clusters that hold far more clicks than others."""
+    found = _judged(making(examination=known or log.examination()), log.parts(), at, level, watch)
+    clusters, heavy = log.heavy()
+    if not heavy.count or found.verdict == "cannot tell":  # nothing to be borne out
+        return replace(found, heavy=heavy if heavy.count else None)
+    rest = log.without(clusters)
+    with suppress(DataError):  # nothing is left to judge by
+        judge = making(examination=known or rest.examination())
+        heavy = replace(heavy, rest=_judged(judge, rest.parts(), at, level, None))
+    return found.beside(heavy)
+
+
+def tell_heavy(found: ClickEvidence) -> None:
+    """Warn of a single person, or a single document, that holds a large share of the clicks."""
+    heavy = found.heavy
+    person = heavy.largest if heavy is not None and f"{heavy.unit}_id" in CLUSTERS else 0.0
+    for who, share in ((heavy.unit if heavy else "", person), ("document of a query", found.largest_document)):
+        if share >= LARGE:
+            warn(f"one {who} holds {share:.0%} of all clicks")
 
 
 def _judged(

@@ -8,15 +8,18 @@ taken then learns from all pages, with all settings of the run.
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from unskew.errors import ConfigError, Key, UnskewError
+from unskew.examination import Examination
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
-from unskew.settings import Table, table_of
+from unskew.learning.rankers import RANKERS, Ranker
+from unskew.settings import Table, listed, table_of
 from unskew.types import Array, Log
-from unskew.workflows.runs.correction import engine_of
+from unskew.workflows.runs.correction import begins_as, engine_of
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.judges import Contest, Pick, Ranked
 from unskew.workflows.runs.run import run
@@ -40,11 +43,40 @@ def picked(asked: Settings, data: TrainingData) -> tuple[Settings, Pick | None]:
             "torchrun"
         )
     pick = choose(asked, data)
+    asked = asked if pick.ranker is None else with_ranker(asked, pick.ranker)
     return with_method(asked, pick.method), pick
 
 
+@dataclass
+class Trial:
+    """What candidates learn from and are judged by; who could not learn, and why."""
+
+    data: LogData
+    parts: list[Array]
+    begins: Array | None
+    examination: Examination | None
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def learned(self, asked: Mapping[str, Settings]) -> dict[str, list[Array]]:
+        """Scores of all documents by those that can learn, without each part of the pages."""
+        found = {}
+        for label, settings in asked.items():
+            try:
+                found[label] = [contestant(settings, self.data, part) for part in self.parts]
+            except UnskewError as error:
+                self.left_out[label] = str(error)
+        return found
+
+    def judged(self, learned: Mapping[str, list[Array]]) -> Ranked:
+        """What the clicks of the parts say of them."""
+        contest = Contest(list(learned), self.begins, self.examination)
+        for number, part in enumerate(self.parts):
+            contest.add(self.data.train.take(part), {label: scores[number] for label, scores in learned.items()})
+        return contest.finish()
+
+
 def choose(asked: Settings, data: LogData) -> Pick:
-    """The candidate that held-out clicks prefer."""
+    """The candidate that held-out clicks prefer, with the ranker that they prefer for it."""
     auto = asked.auto or Auto()
     methods = candidates(auto)
     parts = parts_of(data.train, auto.parts, asked.training.seed)
@@ -52,23 +84,36 @@ def choose(asked: Settings, data: LogData) -> Pick:
     if clicks < FEWEST_CLICKS:
         return usual(f"{clicks:,} held-out clicks are too few to choose by")
     prior, examination, _ = engine_of(data.train, asked.engine)
-    learned: dict[str, list[Array]] = {}
-    left_out: dict[str, str] = {}
-    for label, method in methods.items():
-        try:
-            learned[label] = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
-        except UnskewError as error:
-            left_out[label] = str(error)
+    begins = None if prior is None else begins_as(asked, data, prior, examination)
+    trial = Trial(data, parts, begins, examination)
+    learned = trial.learned({label: with_method(asked, each, budget=True) for label, each in methods.items()})
     methods = {label: method for label, method in methods.items() if label in learned}
     if len(methods) < 2:
-        return usual(f"{len(methods)} of the candidates can learn from this log", methods, left_out)
-    contest = Contest(list(methods), prior, examination)
-    for number, part in enumerate(parts):
-        contest.add(data.train.take(part), {label: scores[number] for label, scores in learned.items()})
-    found = contest.finish()
-    label = found.order[0]
-    told = because(found, begins=prior is not None)
-    return Pick(label, methods[label], told, found.order, found.values, found.alone, found.clicks, left_out)
+        return usual(f"{len(methods)} of the candidates can learn from this log", methods, trial.left_out)
+    found = trial.judged(learned)
+    label, told, ranker = found.order[0], because(found, begins=prior is not None), None
+    if asked.ranker is not None and (rankers := rankers_for(auto, asked)):
+        others = {
+            name: with_method(with_ranker(asked, each), methods[label], budget=True)
+            for name, each in rankers.items()
+        }
+        tried = {asked.ranker.name: learned[label]} | trial.learned(others)
+        best = trial.judged(tried).order[0]
+        ranker, told = rankers.get(best), f"{told} Of {listed(list(tried))} it ranks best with {best}."
+    return Pick(
+        label, methods[label], told, found.order, found.values, found.alone, found.clicks, trial.left_out, ranker
+    )
+
+
+def rankers_for(auto: Auto, asked: Settings) -> dict[str, Ranker]:
+    """The rankers that the method is also tried with, by name."""
+    found = {name: table_of("method.rankers", {"name": name}, RANKERS) for name in auto.rankers}
+    return {name: ranker for name, ranker in found.items() if ranker != asked.ranker}
+
+
+def with_ranker(asked: Settings, ranker: Ranker) -> Settings:
+    """The settings with this ranker."""
+    return asked.model_copy(update={"ranker": ranker})
 
 
 def usual(

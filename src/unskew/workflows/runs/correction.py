@@ -5,7 +5,7 @@ clicks is relevance and how much is place, and a run begins as the engine only i
 
 A safe run goes no further from that order than held-out clicks carry it:
 
-    score of a share x   a e + x (b s + c t)            of the correction, x = 0 is the order shown
+    score of a share x   a e + x (b s + c x v)          of the correction, x = 0 is the order shown
     gain of a share      sum over held-out clicks of w (1 / log2(1 + rank with it) - 1 / log2(1 + rank as shown))
     w                    1 / examination at the rank of the click, at most 10; 1 where examination is not known
     lower bound          Student's, over queries, at risk / (number of shares)
@@ -21,78 +21,25 @@ Legend: M pairs that pages showed, N documents, I impressions, G shares, Q queri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import stdtrit
 
 from unskew.diagnosis.evidence.evidence import chosen_curve
-from unskew.engine_prior import EnginePrior, factors, levels, strength
+from unskew.engine_prior import EnginePrior
 from unskew.examination import Examination
-from unskew.learning.scoring.combination import Combination, KnownPairs, QueryChoices, within
+from unskew.learning.fitting.choices import Shows, within
+from unskew.learning.fitting.straight import FEWEST_CLICKS, straight
+from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.reduction import rank_counts
 from unskew.options.runs import Beginning
 from unskew.results import Result
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.data import LogData, TrainingData
-
-FEWEST_CLICKS = 30
-"""Held-out clicks below which the engine's order is kept as it is."""
-ROWS, RIDGE = 50_000, 30.0
-"""Documents that the engine's habits are learned from, about; how many say that a feature means nothing."""
-
-
-@dataclass(frozen=True)
-class Shows:
-    """For each pair that pages showed, how often, where and how often clicked."""
-
-    lists: Lists
-    rows: Array
-    """[M] of the lists, ascending, so query after query."""
-    exposure: Array
-    """[M] the sum of examination over its shows."""
-    clicks: Array
-    """[M]"""
-
-    @classmethod
-    def of(cls, logs: Sequence[Log], examination: Examination | None) -> Shows:
-        """The sums over the pages of logs that have the same lists."""
-        lists = logs[0].lists
-        exposure, clicks = np.zeros((2, len(lists.features)))
-        for log in logs:
-            seen = np.ones(len(log.row)) if examination is None else examination.at(log.position)
-            exposure += np.bincount(log.row, seen, minlength=len(exposure))
-            clicks += np.bincount(log.row, log.click, minlength=len(clicks))
-        rows = np.flatnonzero(exposure > 0)
-        return cls(lists, rows, exposure[rows], clicks[rows])
-
-    @property
-    def query(self) -> Array:
-        """[M] index into the lists."""
-        found: Array = np.searchsorted(self.lists.offsets, self.rows, side="right") - 1
-        return found
-
-    def some(self, mask: Array) -> Shows:
-        """The pairs where a mask [M] holds."""
-        return replace(self, rows=self.rows[mask], exposure=self.exposure[mask], clicks=self.clicks[mask])
-
-    def choices(self, *columns: Array) -> QueryChoices:
-        """Which pair of a query is clicked, by columns [N] of all documents."""
-        return QueryChoices(np.stack(columns, 1)[self.rows], self.exposure, self.clicks, self.query)
-
-    def pairs(self, score: Array, *, clicks: bool) -> KnownPairs | None:
-        """What is kept of pairs, with what their clicks add to scores [N], logs of relevance; None without ids."""
-        if self.lists.doc_ids is None or not self.clicks.any():
-            return None
-        if not clicks:
-            return KnownPairs.of(self.lists, self.rows, np.zeros(len(self.rows)))
-        expected = self.exposure * np.exp(score[self.rows] - score[self.rows].max())
-        expected *= self.clicks.sum() / expected.sum()
-        expected *= levels(self.clicks, expected, self.query)
-        found = np.log(factors(self.clicks, expected, strength(self.clicks, expected)))
-        return KnownPairs.of(self.lists, self.rows, found)
+from unskew.workflows.runs.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -115,12 +62,12 @@ class Begun(Result):
         ranks, fall = len(found.prior.relevance), found.prior.steepness
         steep = f"mean relevance falls {fall:.1f} times from rank 1 to rank {ranks}"
         if not found.moved:
-            return f"The score is the order shown ({steep}): {found.clicks:,} held-out clicks carry no correction."
+            return f"The score is the order shown ({steep}): {found.clicks:,} clicks carry no correction."
         kept = " and the clicks of each pair" if found.pairs is not None and found.pairs.gains.any() else ""
         if found.scale < 0.005:
-            return f"The score is by features{kept}: {found.clicks:,} held-out clicks leave nothing of the order."
+            return f"The score is by features{kept}: {found.clicks:,} clicks leave nothing of the order."
         begins = f"The score begins as the order shown ({steep}), at {found.scale:.2f} of what that says"
-        return f"{begins}, corrected by features{kept}; {found.clicks:,} held-out clicks say so."
+        return f"{begins}, corrected by features{kept}, as far as {found.clicks:,} clicks carry it."
 
     def remember(self, model: Scorer, data: TrainingData, *, clicks: bool = True) -> Begun:
         """Keep ranks of pairs, and what their clicks add, of all pages; held-out ones have done their judging."""
@@ -143,9 +90,22 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     prior, examination, reason = engine_of(data.train, engine)
     if prior is None:
         return Begun(None, f"the log tells no examination, {reason}")
-    model.combination = Combination(prior, 1.0, 0.0, 0.0, 0, habits=habits_of(model, data.train, prior))
-    model.combination = combine(model, data.held_out, examination)
+    line = straight(partial(Scorer.prepared, model), model.card.features, data.train, prior, examination)
+    slope = 0.0 if line.weights is None else 1.0
+    begun = Combination(prior, line.scale, 0.0, line.middle, line.clicks, slope, line.weights)
+    model.combination = begun  # so that the model can tell what features say
+    model.combination = combine(model, begun, data.held_out, examination)
     return Begun(model.combination, None, examination)
+
+
+def begins_as(asked: Settings, data: LogData, prior: EnginePrior, examination: Examination | None) -> Array:
+    """What the order shown and features along straight lines say of documents [N], by pages of other queries."""
+    data = data.encoded(data.fit_encoding(asked.encoding))
+    scaler, log = data.fit_scaler(asked.scaling), data.train
+    found = straight(lambda some: scaler.apply(some).features, scaler.width, log, prior, examination)
+    assert log.lists.shown is not None, "a log to learn from has ranks"
+    query = np.repeat(np.arange(len(log.lists)), log.lists.sizes)
+    return found.apart(prior.log_at(log.lists.shown), scaler.apply(log.lists).features, query)
 
 
 def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None, str | None]:
@@ -168,44 +128,20 @@ def examination_of(log: Log) -> tuple[Examination | None, str | None]:
     return (None, reason) if curve is None else (curve.usable().reaching(int(log.position.max())), None)
 
 
-def habits_of(model: Scorer, log: Log, prior: EnginePrior) -> Array | None:
-    """What each prepared feature [D] says of where the engine puts documents of a query, linear, from no click.
-
-    What no page of a query shows counts as below the last rank.
-    """
-    if not model.card.features:
-        return None  # it reads texts alone
-    queries = np.unique(log.query)
-    sizes = log.lists.sizes[queries]
-    lists = log.lists.take(queries[(sizes > 0) & (np.cumsum(sizes) - sizes < ROWS)])
+def combine(model: Scorer, begun: Combination, held: Log, examination: Examination | None) -> Combination:
+    """The weights of all that was found and of the model, by pages that the model has not learned from."""
+    shows, lists = Shows.of([held], examination), held.lists
+    clicks = int(shows.clicks.sum())
     assert lists.shown is not None, "a log to learn from has ranks"
-    x = model.prepared(lists)[:, : model.card.features].astype(float)
-    below = float(len(prior.relevance) + 1)
-    both = np.column_stack([prior.log_at(np.where(np.isnan(lists.shown), below, lists.shown)), x])
-    means = np.add.reduceat(both, lists.offsets[:-1]) / lists.sizes[:, None]
-    both -= np.repeat(means, lists.sizes, axis=0)
-    products = both[:, 1:].T @ both
-    spread = np.diag(products[:, 1:]) / len(both)
-    return np.linalg.solve(products[:, 1:] + np.diag(RIDGE * spread + 1e-9), products[:, 0]).astype(np.float32)
-
-
-def combine(model: Scorer, held: Log, examination: Examination | None) -> Combination:
-    """The weights of the engine and of both sides, by pages that the model has not learned from."""
-    shows, begun = Shows.of([held], examination), model.combination
-    lists, clicks = held.lists, int((held.click > 0).sum())
-    assert lists.shown is not None, "a log to learn from has ranks"
-    assert begun is not None, "it has begun"
-    engine = begun.prior.log_at(lists.shown)
-    ranked = shows.rows[~np.isnan(engine[shows.rows])]
-    middle = float(engine[ranked].mean()) if len(ranked) else float(begun.prior.log_at(np.ones(1))[0])
-    begun = replace(begun, scale=1.0, weight=0.0, imitation=0.0, middle=middle, clicks=clicks)
+    begun = replace(begun, clicks=begun.clicks + clicks)
     if clicks < FEWEST_CLICKS:
         return begun
-    sides = model.sides(lists).astype(float)
-    spread = np.array([max(within(side[shows.rows], shows.query), 1e-9) for side in sides.T])
-    choices = shows.choices(np.where(np.isnan(engine), middle, engine), *(sides / spread).T)
-    scale, (weight, imitation) = choices.joined()
-    return replace(begun, scale=scale, weight=float(weight / spread[0]), imitation=float(imitation / spread[1]))
+    own, line = model.sides(lists).astype(float).T
+    engine = begun.prior.log_at(lists.shown)
+    found = begun.scale * np.where(np.isnan(engine), begun.middle, engine) + begun.slope * line
+    spread = max(within(own[shows.rows], shows.query), 1e-9)
+    a, b = shows.choices(found, own / spread).doubted()
+    return replace(begun, scale=a * begun.scale, slope=a * begun.slope, weight=b / spread)
 
 
 # ---- safe ----
@@ -255,7 +191,7 @@ def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
     """Hold a model that begins as the engine back to what held-out clicks carry."""
     combination = begun.combination
     assert combination is not None
-    usual, shuffled = gains_of(model, held, begun.examination)
+    usual, shuffled = gains_of(model, combination, held, begun.examination)
     against = shuffled.bounds(-1).max() > 0 if shuffled is not None else False
     bounds = usual.bounds()
     best = int(bounds.argmax())
@@ -264,7 +200,7 @@ def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
     else:
         safety = Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
     scale = combination.scale if safety.share else 1.0  # what features made superfluous is all that is left
-    model.combination = replace(shared(combination, safety.share), scale=scale)
+    model.combination = replace(combination.times(safety.share), scale=scale)
     return replace(begun, combination=model.combination), safety
 
 
@@ -294,22 +230,19 @@ class Gains:
         return lower
 
 
-def shared(combination: Combination, share: float) -> Combination:
-    """A share of the correction."""
-    return replace(combination, weight=share * combination.weight, imitation=share * combination.imitation)
-
-
-def gains_of(model: Scorer, held: Log, examination: Examination | None) -> tuple[Gains, Gains | None]:
+def gains_of(
+    model: Scorer, combination: Combination, held: Log, examination: Examination | None
+) -> tuple[Gains, Gains | None]:
     """Gains by all held-out clicks, weighted; and by raw ones on shuffled slots, where there are some."""
     lists, query = held.lists, np.repeat(held.query, held.sizes)
     sides, half = model.sides(lists), np.random.default_rng(0).permutation(len(lists)) % 2
     gain = np.zeros((len(SHARES), len(held.row)))
     for judged in (0, 1):
         here = half[query] == judged
-        weights = combine(model, held.take(half[held.query] != judged), examination)
-        before = discounts(replace(shared(weights, 0.0), scale=1.0), sides, lists)
+        weights = combine(model, combination, held.take(half[held.query] != judged), examination)
+        before = discounts(replace(weights.times(0.0), scale=1.0), sides, lists)
         for number, share in enumerate(SHARES):
-            after = discounts(shared(weights, share), sides, lists)
+            after = discounts(weights.times(share), sides, lists)
             gain[number, here] = (after - before)[held.row[here]]
     w = 1.0 if examination is None else np.minimum(1 / examination.at(held.position), CLIP)
     usual = by_query(gain, held.click * w, query)

@@ -5,8 +5,8 @@ What decides is how likely each makes the clicks of held-out queries: which docu
     P(i | a click of q) = E_i exp(a e_i + b s_i) / sum over the documents of q that pages showed
 
 with s the ranker's score, E_i the examination of its shows, or their number where examination is not known, and
-e_i what the order shown says, where scores begin as the engine (`beginning`). The weights a and b come from one
-half of the queries where the other half is judged.
+e_i, where scores begin as the engine, what the order shown and features along straight lines say by the pages of
+other queries (`straight`). The weights a and b come from one half of the queries where the other half is judged.
 
 Legend: N documents of the log's lists, Q queries.
 """
@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from unskew.engine_prior import EnginePrior
 from unskew.examination import Examination
+from unskew.learning.fitting.choices import BELIEF, Shows, within
 from unskew.learning.methods import Learner
-from unskew.learning.scoring.combination import BELIEF, within
+from unskew.learning.rankers import Ranker
 from unskew.results import Result
 from unskew.settings import Table
 from unskew.types import Array, Log
-from unskew.workflows.runs.correction import Shows
 
 
 @dataclass(frozen=True)
@@ -58,30 +57,33 @@ class Pick(Result):
     clicks: int | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Candidates that could not learn from this log, and why."""
-    absent = ("candidates", "likelihood", "alone", "clicks")
+    ranker: Ranker | None = None
+    """What it was taken with, where no ranker was named."""
+    absent = ("candidates", "likelihood", "alone", "clicks", "ranker")
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as metrics.json has it."""
-        return super().to_dict() | {"method": method_table(self.method)}
+        ranker = {} if self.ranker is None else {"ranker": named_table(self.ranker)}
+        return super().to_dict() | {"method": named_table(self.method)} | ranker
 
     def in_short(self) -> Table:
         """The choice as run.toml has it."""
         return {"choice": self.choice, "candidates": list(self.candidates or ()), "because": self.because}
 
 
-def method_table(method: Learner) -> Table:
-    """A method as a run file has it."""
-    return {"name": method.name, **method.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
+def named_table(config: Learner | Ranker) -> Table:
+    """A method or ranker as a run file has it."""
+    return {"name": config.name, **config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
 
 
 class Contest:
     """Adds up what held-out clicks say of rankers, one part of the pages after another."""
 
     def __init__(
-        self, names: Sequence[str], prior: EnginePrior | None = None, examination: Examination | None = None
+        self, names: Sequence[str], begins: Array | None = None, examination: Examination | None = None
     ) -> None:
-        """With a prior, scores begin as the engine that it is of."""
-        self.names, self.prior, self.examination = tuple(names), prior, examination
+        """Where scores begin as the engine, `begins` says as what: e of every document [N]."""
+        self.names, self.begins, self.examination = tuple(names), begins, examination
         self.sums, self.alone, self.clicks = dict.fromkeys(self.names, 0.0), 0.0, 0.0
 
     def add(self, log: Log, scores: Mapping[str, Array]) -> None:
@@ -102,10 +104,8 @@ class Contest:
         """Of the clicks of all queries, each half by weights of the other."""
         spread = max(within(score[shows.rows], shows.query), 1e-9)
         columns, mean, deviation = [score / spread], np.zeros(1), BELIEF[1:]
-        if self.prior is not None and shows.lists.shown is not None:
-            engine = self.prior.log_at(shows.lists.shown)
-            columns = [np.where(np.isnan(engine), np.nanmean(engine), engine), *columns]
-            mean, deviation = np.array([1.0, 0.0]), BELIEF
+        if self.begins is not None:
+            columns, mean, deviation = [self.begins, *columns], np.array([1.0, 0.0]), BELIEF
         half = np.unique(shows.query, return_inverse=True)[1] % 2
         parts = [shows.some(half == number).choices(*columns) for number in (0, 1)]
         pairs = ((parts[0], parts[1]), (parts[1], parts[0]))

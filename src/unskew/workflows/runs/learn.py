@@ -19,7 +19,7 @@ from unskew.workflows.inputs.logs import MissingFeatures
 from unskew.workflows.runs.auto import picked
 from unskew.workflows.runs.data import TrainingData, split
 from unskew.workflows.runs.folder import refuse_to_overwrite
-from unskew.workflows.runs.judges import method_table
+from unskew.workflows.runs.judges import named_table
 from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.settings import Auto
@@ -88,7 +88,9 @@ def learn_request(request: Request, out: Path | None, *, force: bool = False, re
         with place:
             asked, pick = picked(request.settings, data)
             if pick is not None:
-                taken = {"method": method_table(pick.method), "auto": pick.in_short()}
+                taken = {"method": named_table(pick.method), "auto": pick.in_short()}
+                if pick.ranker is not None:
+                    taken["ranker"] = named_table(pick.ranker)
                 request = replace(request, settings=asked, file=request.file.model_copy(update=taken))
             again = None if out is None or request.source is None else request.toml(out)
             done = run(asked, data, test=test, out=out, force=force, report=report, run_file=again, pick=pick)

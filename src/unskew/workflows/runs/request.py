@@ -265,6 +265,8 @@ def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[st
     if "name" in file.method:
         known(Key("method.name"), file.method["name"], (*asked.kinds["method"], "auto"))
     auto = checked(Auto, file.method, "method") if file.method.get("name") == "auto" else None
+    if auto is not None and file.ranker is not None:
+        auto = auto.model_copy(update={"rankers": ()})
     table = file.method if auto is None else {"name": USUAL_METHOD}
     method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
     ranker = None if file.ranker is None else table_of("ranker", file.ranker, asked.kinds["ranker"]).located(base)

@@ -37,6 +37,8 @@ class Auto(Config):
     """What to choose from: names of methods, or tables of a name and settings."""
     steps: int = Field(300, ge=1)
     """Most training steps of a candidate; the one that is taken learns as long as the run says."""
+    rankers: Annotated[tuple[str, ...], Field(strict=False)] = ("linear", "trees")
+    """Rankers that the method is also tried with, where none was named."""
     parts: int = Field(3, ge=2)
     """Parts that the pages are dealt out into; a candidate learns without one and is judged on it."""
     factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
