@@ -72,6 +72,7 @@ def rows(world: World, names: list[str]) -> Iterator[dict[str, Any]]:
                 "gain": round(float(gain.mean()), 5),
                 "p": float(ttest_1samp(gain, 0).pvalue) if gain.any() else 1.0,
                 "share": told.share,
+                "bound": told.bound,
                 "seconds": round(taken, 2),
             }
 

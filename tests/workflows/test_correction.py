@@ -24,7 +24,7 @@ from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Served
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs import run as runs
-from unskew.workflows.runs.correction import Gains, make_safe
+from unskew.workflows.runs.correction import Gains, gains_along, make_safe
 
 THETA = (1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13)
 QUICK: dict[str, Any] = {"ranker": "linear", "steps": 60, "threads": 1, "engine": "auto"}
@@ -452,13 +452,48 @@ def test_with_many_clicks_a_safe_run_moves() -> None:
     assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + 0.05
 
 
+def test_a_safe_run_leaves_below_what_no_page_showed() -> None:
+    found = Combination(EnginePrior((0.4, 0.2, 0.1), "numbers"), 1.0, 5.0, -1.5, 100, depth=3)
+    lists = Lists(np.zeros((5, 1), np.float32), np.array([0, 5]), np.zeros(5, np.int16), np.array([0]))
+    ranked = replace(lists, shown=np.array([1.0, 2.0, 4.0, 5.0, np.nan]))
+    sides = np.array([[0.0, 0.0], [1.0, 0.0], [9.0, 0.0], [10.0, 0.0], [8.0, 0.0]])
+    order = np.argsort(-found.scores(sides, ranked))
+    assert order[:2].tolist() == [1, 0]  # features turn what was shown
+    assert set(order[2:].tolist()) == {2, 3, 4}
+    assert found.scores(sides, ranked)[2] > found.scores(sides, ranked)[3]
+    assert np.argsort(-replace(found, depth=None).scores(sides, ranked))[0] == 3
+    few = engine_log(4, engine=0.4, know=0.95, pages=6000)
+    run, lists = unskew.learn(few, "additive", **QUICK | {"engine": "safe"}), few.with_ranks().lists
+    assert run.metrics.safety is not None
+    assert run.metrics.safety.share > 0
+    assert lists.shown is not None
+    scores = run.score(lists)
+    for start, stop in list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))[:20]:
+        seen = lists.shown[start:stop] <= 10
+        assert scores[start:stop][seen].min() > scores[start:stop][~seen].max()
+
+
+def test_pages_that_were_learned_from_judge_what_others_say_of_them(strong: Log) -> None:
+    log = engine_log(4, engine=0.4, know=0.95, pages=3000).with_ranks()
+    run = unskew.learn(log, "naive", **QUICK | {"engine": "shown"})
+    begun = run.metrics.engine
+    assert begun is not None
+    assert begun.combination is not None
+    assert begun.line is not None
+    combination = replace(begun.combination, scale=begun.line.scale, weight=0.0, slope=1.0, depth=10)
+    found, shuffled = gains_along(run.model, combination, begun.line, log, begun.examination)
+    assert shuffled is None
+    assert found.bounds().max() > 0.005
+    assert len(found.clicks) == len(np.unique(log.query[np.add.reduceat(log.click, log.offsets[:-1]) > 0]))
+
+
 def test_bounds_are_students_over_queries() -> None:
     draw = np.random.default_rng(0)
     clicks, gain = np.full(40, 5.0), np.stack([draw.normal(1.0, 1.0, 40), draw.normal(0.05, 5.0, 40)])
     found = Gains(clicks, np.concatenate([gain, gain[:1]])).bounds()
     from scipy.stats import ttest_1samp
 
-    expected = ttest_1samp(gain[0] / 5, 0, alternative="greater").confidence_interval(1 - 0.05 / 3).low
+    expected = ttest_1samp(gain[0] / 5, 0, alternative="greater").confidence_interval(1 - 0.05 / 2 / 3).low
     assert found[0] == pytest.approx(expected)
     assert found[0] > 0 > found[1]
     assert np.all(Gains(clicks[:5], gain[:, :5]).bounds() == -np.inf)
@@ -471,8 +506,11 @@ def test_shuffled_pages_may_speak_against_a_move(strong: Log, monkeypatch: pytes
     )
     assert run.metrics.engine is not None
     for shuffled, share in ((None, 0.25), (good, 0.25), (bad, 0.0)):
-        monkeypatch.setattr("unskew.workflows.runs.correction.gains_of", lambda *_, other=shuffled: (good, other))
-        assert make_safe(run.model, run.metrics.engine, strong)[1].share == share
+        for judge in ("gains_of", "gains_along"):
+            monkeypatch.setattr(
+                f"unskew.workflows.runs.correction.{judge}", lambda *_, other=shuffled: (good, other)
+            )
+        assert make_safe(run.model, run.metrics.engine, strong, strong)[1].share == share
 
 
 def test_a_safe_run_falls_back_to_the_order_shown_though_features_made_it_superfluous(
@@ -482,9 +520,10 @@ def test_a_safe_run_falls_back_to_the_order_shown_though_features_made_it_superf
     assert run.metrics.engine is not None
     assert run.metrics.engine.combination is not None
     nothing = Gains(np.full(20, 10.0), np.zeros((3, 20)))
-    monkeypatch.setattr("unskew.workflows.runs.correction.gains_of", lambda *_: (nothing, None))
+    for judge in ("gains_of", "gains_along"):
+        monkeypatch.setattr(f"unskew.workflows.runs.correction.{judge}", lambda *_: (nothing, None))
     alone = replace(run.metrics.engine.combination, scale=0.0, pairs=None)
-    make_safe(run.model, replace(run.metrics.engine, combination=alone), strong)
+    make_safe(run.model, replace(run.metrics.engine, combination=alone), strong, strong)
     lists = strong.with_ranks().lists.take(slice(0, 1))
     assert lists.shown is not None
     assert np.argsort(-run.score(lists), kind="stable").tolist() == np.argsort(lists.shown, kind="stable").tolist()

@@ -25,6 +25,8 @@ from unskew.types import Array, Lists
 
 KEPT, STRAIGHT = ("pairs.keys", "pairs.gains", "pairs.ranks"), "engine.features"
 """Names of what is kept of pairs, and of features, among the numbers of a model."""
+BELOW = 100.0
+"""What puts a document below all whose scores are sums of logs."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Combination(Result):
     """c, of what features say along straight lines."""
     straight: Array | None = None
     """v, what each prepared feature says, [D]; None where nothing was found."""
+    depth: int | None = None
+    """The last rank that features have a say at; what lies below, or has no rank, stays below as it is."""
     pairs: KnownPairs | None = None
     """None where documents have no ids."""
     untold = ("straight", "pairs")
@@ -121,6 +125,8 @@ class Combination(Result):
             return alone.astype(np.float32)
         engine = self.prior.log_at(ranks)
         total = self.scale * np.where(np.isnan(engine), self.middle, engine) + correction + gains
+        if self.depth is not None:
+            total = np.where(ranks <= self.depth, total, np.nan_to_num(engine, nan=self.middle) - BELOW)
         query = np.repeat(np.arange(len(lists)), lists.sizes)
         told = np.bincount(query, ~np.isnan(ranks), minlength=len(lists))[query] > 0
         return np.where(told, total, alone).astype(np.float32)

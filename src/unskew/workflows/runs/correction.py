@@ -8,13 +8,14 @@ A safe run goes no further from that order than held-out clicks carry it:
     score of a share x   a e + x (b s + c x v)          of the correction, x = 0 is the order shown
     gain of a share      sum over held-out clicks of w (1 / log2(1 + rank with it) - 1 / log2(1 + rank as shown))
     w                    1 / examination at the rank of the click, at most 10; 1 where examination is not known
-    lower bound          Student's, over queries, at risk / (number of shares)
-    chosen               the share with the highest lower bound, if that is above 0; else none of the correction
+    lower bound          Student's, over queries, at risk / 2 / (number of shares)
+    chosen               the share with the highest lower bound, if that is above MARGIN
+    else                 the same of c x v alone by all queries of training, each by what features say by others
 
 A weight that is clipped, or 1, favours the order shown, so a gain against it is one. Shuffled pages, where the
 comparison is fair without any weight, may speak against it, and then the order stays. The weights of engine and
-correction come from one half of the held-out queries where the other half judges. Ranks are those in the whole
-list: a document that no page showed takes a place and brings nothing. Clicks of pairs are not used.
+correction come from one half of the held-out queries where the other half judges. What lies below the last rank
+of the log stays below, since no click speaks for it. Clicks of pairs are not used.
 
 Legend: M pairs that pages showed, N documents, I impressions, G shares, Q queries.
 """
@@ -31,7 +32,7 @@ from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.engine_prior import EnginePrior
 from unskew.examination import Examination
 from unskew.learning.fitting.choices import Shows, within
-from unskew.learning.fitting.straight import FEWEST_CLICKS, straight
+from unskew.learning.fitting.straight import FEWEST_CLICKS, Straight, straight
 from unskew.learning.scoring.combination import Combination
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.reduction import rank_counts
@@ -50,8 +51,9 @@ class Begun(Result):
     """What was put together; None with a reason."""
     reason: str | None = None
     examination: Examination | None = field(default=None, repr=False)
+    line: Straight | None = field(default=None, repr=False)
     told = ("sentence",)
-    untold = ("examination",)
+    untold = ("examination", "line")
 
     @property
     def sentence(self) -> str:
@@ -95,7 +97,7 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     begun = Combination(prior, line.scale, 0.0, line.middle, line.clicks, slope, line.weights)
     model.combination = begun  # so that the model can tell what features say
     model.combination = combine(model, begun, data.held_out, examination)
-    return Begun(model.combination, None, examination)
+    return Begun(model.combination, None, examination, line)
 
 
 def begins_as(asked: Settings, data: LogData, prior: EnginePrior, examination: Examination | None) -> Array:
@@ -149,8 +151,12 @@ def combine(model: Scorer, begun: Combination, held: Log, examination: Examinati
 
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the correction that held-out clicks choose from."""
-RISK, FEWEST, CLIP = 0.05, 10, 10.0
-"""The chance that a change is taken that is none; queries with clicks that are needed; the largest weight."""
+RISK, JUDGES, FEWEST, CLIP = 0.05, 2, 10, 10.0
+"""The chance that a change is taken that is none; how many may take one; queries with clicks that are needed; the
+largest weight.
+"""
+MARGIN = 0.005
+"""Discounted rank that a click gains at least: less may come of what draws clicks beside rank and relevance."""
 
 
 @dataclass(frozen=True)
@@ -182,26 +188,36 @@ def started(model: Scorer, data: TrainingData, engine: Beginning) -> tuple[Begun
     begun = begin(model, data, engine)
     if engine != "safe" or begun is None or begun.combination is None:
         return begun, None
-    held = data.held_out_pages()
-    assert held is not None, "it began with them"
-    return make_safe(model, begun, held)
+    assert isinstance(data, LogData), "it began with one"
+    assert data.held_out is not None, "it began with them"
+    return make_safe(model, begun, data.train, data.held_out)
 
 
-def make_safe(model: Scorer, begun: Begun, held: Log) -> tuple[Begun, Safety]:
-    """Hold a model that begins as the engine back to what held-out clicks carry."""
-    combination = begun.combination
-    assert combination is not None
-    usual, shuffled = gains_of(model, combination, held, begun.examination)
-    against = shuffled.bounds(-1).max() > 0 if shuffled is not None else False
-    bounds = usual.bounds()
-    best = int(bounds.argmax())
-    if against or not bounds[best] > 0:
-        safety = Safety(0.0, None, None)
-    else:
-        safety = Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
+def make_safe(model: Scorer, begun: Begun, train: Log, held: Log) -> tuple[Begun, Safety]:
+    """Hold a model that begins as the engine back to what clicks carry that it has not seen.
+
+    Held-out pages judge all of the correction. If they carry none of it, what features say along straight lines is
+    judged by all pages that were learned from, each query by what others said; it may be the whole correction.
+    """
+    assert begun.combination is not None
+    combination, line = replace(begun.combination, depth=int(train.position.max())), begun.line
+    safety = carried(*gains_of(model, combination, held, begun.examination))
+    if not safety.share and line is not None and line.others is not None:
+        combination = replace(combination, scale=line.scale, weight=0.0, slope=1.0)
+        safety = carried(*gains_along(model, combination, line, train, begun.examination))
     scale = combination.scale if safety.share else 1.0  # what features made superfluous is all that is left
     model.combination = replace(combination.times(safety.share), scale=scale)
     return replace(begun, combination=model.combination), safety
+
+
+def carried(usual: Gains, shuffled: Gains | None) -> Safety:
+    """The share that clicks carry."""
+    against = shuffled is not None and shuffled.bounds(-1).max() > 0
+    bounds = usual.bounds()
+    best = int(bounds.argmax())
+    if against or not bounds[best] > MARGIN:
+        return Safety(0.0, None, None)
+    return Safety(SHARES[best], float(usual.gain[best].sum() / usual.clicks.sum()), float(bounds[best]))
 
 
 @dataclass(frozen=True)
@@ -226,7 +242,7 @@ class Gains:
         mean = self.gain.sum(1) / total
         spread = self.gain - mean[:, None] * self.clicks
         error = np.sqrt(n / (n - 1) * np.square(spread).sum(1)) / total
-        lower: Array = sign * mean - stdtrit(n - 1, 1 - RISK / len(self.gain)) * error
+        lower: Array = sign * mean - stdtrit(n - 1, 1 - RISK / JUDGES / len(self.gain)) * error
         return lower
 
 
@@ -244,11 +260,31 @@ def gains_of(
         for number, share in enumerate(SHARES):
             after = discounts(weights.times(share), sides, lists)
             gain[number, here] = (after - before)[held.row[here]]
-    w = 1.0 if examination is None else np.minimum(1 / examination.at(held.position), CLIP)
-    usual = by_query(gain, held.click * w, query)
-    if held.randomized is None or not (held.click[held.randomized] > 0).any():
+    return weighed(gain, held, examination)
+
+
+def gains_along(
+    model: Scorer, combination: Combination, line: Straight, log: Log, examination: Examination | None
+) -> tuple[Gains, Gains | None]:
+    """The same of what features say along straight lines, each query judged by what the others said."""
+    lists, query = log.lists, np.repeat(np.arange(len(log.lists)), log.lists.sizes)
+    assert lists.shown is not None, "a log to learn from has ranks"
+    x = Scorer.prepared(model, lists)[:, : model.card.features]
+    sides = np.zeros((len(query), 2))
+    sides[:, 1] = line.apart(np.zeros(len(query)), x, query)
+    before = discounts(replace(combination.times(0.0), scale=1.0), sides, lists)
+    after = np.stack([discounts(combination.times(share), sides, lists) for share in SHARES])
+    return weighed((after - before)[:, log.row], log, examination)
+
+
+def weighed(gain: Array, log: Log, examination: Examination | None) -> tuple[Gains, Gains | None]:
+    """Gains [G, I] of the clicks of a log, weighted; and of raw ones on shuffled slots, where there are some."""
+    query = np.repeat(log.query, log.sizes)
+    w = 1.0 if examination is None else np.minimum(1 / examination.at(log.position), CLIP)
+    usual = by_query(gain, log.click * w, query)
+    if log.randomized is None or not (log.click[log.randomized] > 0).any():
         return usual, None
-    return usual, by_query(gain, held.click * held.randomized, query)
+    return usual, by_query(gain, log.click * log.randomized, query)
 
 
 def by_query(gain: Array, clicks: Array, query: Array) -> Gains:
