@@ -12,11 +12,12 @@ from common import Options, Row, Stopwatch, spread, timed
 
 from unskew.logs.counts.reduction import Reduction, reduce_log
 from unskew.logs.log import write_log
-from unskew.simulation import BEHAVIOURS, Behaviour, IndividualBias, PositionBias, simulate
+from unskew.simulation import Behaviour, PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.letor import read_letor, write_letor
 from unskew.tables.lists.store import RACY_NS
 from unskew.types import Log
+from unskew_reproductions.behaviours import EVERY, IndividualBias
 
 RATE = 5_000_000
 
@@ -48,7 +49,7 @@ def simulating(options: Options) -> list[Row]:
     def draw(behaviour: Behaviour) -> Log:
         return simulate(lists, behaviour, pages=pages, seed=0, logger="svm", cutoff=10)
 
-    behaviours = {name: behaviour() for name, behaviour in BEHAVIOURS.items()}
+    behaviours = {name: behaviour() for name, behaviour in EVERY.items()}
     behaviours["individual, features given"] = IndividualBias(features=tuple(range(10)))
     rows = []
     for name, behaviour in behaviours.items():

@@ -23,9 +23,9 @@ with atheris.instrument_imports(
     from unskew.logs.ingest.text import TextStream
     from unskew.tables.reading.options import IngestOptions
 from unskew.errors import UnskewError
-from unskew_reproductions.formats.tiangong import TianGong
+from unskew_reproductions.formats import READERS as BESIDE
 
-READERS = NAMED | {"tiangong": TianGong}
+READERS = {**NAMED, **BESIDE}
 
 OPTIONS = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})
 WRITTEN: dict[str, Any] = {}

@@ -25,9 +25,10 @@ import torch
 from common import machine, spread
 
 import unskew
-from unskew.learning.methods import BAL, FBBAL, IPW, PBBAL, Additive
+from unskew.learning.methods import BAL, IPW, Additive
 from unskew.measuring import measure_ranking
 from unskew.types import Lists, ListTexts
+from unskew_reproductions.methods import FBBAL, PBBAL, PairDebias
 from unskew_reproductions.pages import METRICS, measure_by_frequency, new_positions
 
 FACTORS = ("serp_media_type", "serp_height", "serp_max_show_height")
@@ -92,6 +93,8 @@ def annotated(place: Path):
 def learned(name: str, log, ranker, found, options, seed: int):
     """One method, trained; `found` has what was trained before it."""
     asked = WITH_FACTORS[name](factors=FACTORS) if name in WITH_FACTORS else name
+    if name == "pair_debias":
+        asked = PairDebias()
     if name == "ipw":
         asked = IPW(propensity=tuple(found["dla"].propensity()))
     return unskew.learn(
@@ -102,7 +105,7 @@ def learned(name: str, log, ranker, found, options, seed: int):
 def read(options, work: str):
     """The log with its lists, the annotated lists and their buckets."""
     folder = Path(work) / "log"
-    made = unskew.ingest(options.folder, folder, format="baidu")
+    made = unskew.ingest(options.folder, folder, format="unskew_reproductions.formats.baidu:Baidu")
     if not made.sides.get("labels"):
         raise SystemExit(f"{options.folder} has no annotations: add the file of expert labels")
     lists, (test, bucket) = unskew.read_texts(folder / "impressions"), annotated(folder / "labels")

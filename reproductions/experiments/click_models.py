@@ -25,6 +25,7 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import ndcg_metric
+from unskew_reproductions.behaviours import EVERY
 
 MODELS = ("dctr", "pbm", "cascade", "dcm", "sdbn", "dbn", "ubm", "ccm")
 SHOWN = ("rate", "coec", "smoothed coec", "best", *MODELS[1:])
@@ -62,7 +63,7 @@ def ndcg(scores, labels, offsets):
 def simulated(behaviour, pages, shuffled, asked, seed):
     """nDCG@10 over the shown documents of all queries, by each way to judge."""
     lists = unskew.make_lists(asked.queries, seed=seed)
-    log = unskew.simulate(lists, behaviour, pages=pages, randomized=shuffled, cutoff=10, seed=seed)
+    log = unskew.simulate(lists, EVERY[behaviour](), pages=pages, randomized=shuffled, cutoff=10, seed=seed)
     rows = np.unique(log.row)  # pairs are numbered in this order
     found, best = estimates(unskew.click_models.read_pages(log), MODELS)
     query = np.searchsorted(lists.offsets, rows, side="right") - 1

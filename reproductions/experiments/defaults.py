@@ -26,6 +26,7 @@ import unskew
 from unskew.measuring import ndcg_metric
 from unskew.simulation import PositionBias, SvmLogger
 from unskew.types import Lists
+from unskew_reproductions.formats.labelled import read_preset
 
 EYES = tuple(PositionBias().curve)
 FLAT, STEEP = tuple(k**-0.5 for k in range(1, 11)), tuple(k**-2.0 for k in range(1, 11))
@@ -61,7 +62,7 @@ def folder(name: str) -> Path:
 
 def mq2008(fold: int) -> tuple[Lists, Lists]:
     """Training and test lists of a fold: queries with a relevant document, grades 0, 2 and 4."""
-    splits = unskew.read_preset("mq2008", folder("mq2008"), fold=fold)
+    splits = read_preset("mq2008", folder("mq2008"), fold=fold)
 
     def graded(lists: Lists) -> Lists:
         relevant = np.maximum.reduceat(lists.labels, lists.offsets[:-1]) > 0

@@ -29,6 +29,8 @@ from unskew.workflows.runs.data import LogData
 from unskew.workflows.runs.fitters import click_choice
 from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
+from unskew_reproductions import methods as beside
+from unskew_reproductions.behaviours import IndividualBias
 
 FORM = {"observation": "free", "dropping": "drawn"}
 RELEASED = FORM | {"penalty": "published", "strength": 100.0, "drop": 0.1}  # the code, and the appendix at eta 0.1
@@ -42,12 +44,12 @@ def arms(options):
         "naive": {"": unskew.methods.Naive()},
         "labeled": {"": unskew.methods.Labeled(documents="all")},
         "dla": {"": unskew.methods.DLA()},
-        "unlimited": {"": unskew.methods.Unlimited()},
-        "unlimited_free": {"": unskew.methods.Unlimited(**FORM)},
-        "lbd_free": {"lambda 0.1, t 0.1": unskew.methods.LBD(strength=0.1, drop=0.1, **FORM)},
-        "lbd_released": {"": unskew.methods.LBD(**RELEASED)},
-        "lbd_ber": {f"t {t}": unskew.methods.LBDBer(drop=t) for t in drops},
-        "lbd_lips": {f"lambda {s}": unskew.methods.LBDLips(strength=s) for s in strengths},
+        "unlimited": {"": beside.Unlimited()},
+        "unlimited_free": {"": beside.Unlimited(**FORM)},
+        "lbd_free": {"lambda 0.1, t 0.1": beside.LBDReleased(strength=0.1, drop=0.1, **FORM)},
+        "lbd_released": {"": beside.LBDReleased(**RELEASED)},
+        "lbd_ber": {f"t {t}": beside.LBDBer(drop=t) for t in drops},
+        "lbd_lips": {f"lambda {s}": beside.LBDLips(strength=s) for s in strengths},
         "lbd": {
             f"lambda {s}, t {t}": unskew.methods.LBD(strength=s, drop=t) for s, t in product(strengths, drops)
         },
@@ -73,7 +75,7 @@ def world(seed, eta, options):
         )
     }
     lists = {part: even(made["train"], found) if options.even else found for part, found in made.items()}
-    behaviour = unskew.behaviours.IndividualBias(severity=eta)
+    behaviour = IndividualBias(severity=eta)
     log = unskew.simulate(lists["train"], behaviour, pages=options.pages, seed=seed)
     apart = np.isin(log.query, np.random.default_rng([seed, 7]).permutation(options.queries)[::10])
     power = behaviour.document_terms(lists["train"])

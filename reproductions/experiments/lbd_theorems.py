@@ -16,6 +16,7 @@ from lbd import even, numbers
 
 import unskew
 from unskew.simulation.behaviours.behaviour import relevance_probability
+from unskew_reproductions.behaviours import IndividualBias
 from unskew_reproductions.experiments.decoupling import largest_drop, least_slope, turned_round
 
 DROPS = (0.003, 0.03, 0.1, 0.4)
@@ -23,7 +24,7 @@ DROPS = (0.003, 0.03, 0.1, 0.4)
 
 def bounds(lists, eta: float, pairs: int, seed: int) -> list[str]:
     """A row of the table."""
-    behaviour = unskew.behaviours.IndividualBias(severity=eta)
+    behaviour = IndividualBias(severity=eta)
     theta, power = np.asarray(behaviour.curve), behaviour.document_terms(lists)
     o, r = theta ** power[:, None], relevance_probability(lists.labels).astype(float)
     c, rng = r[:, None] * o, np.random.default_rng(seed)

@@ -24,8 +24,10 @@ import torch
 import unskew
 from unskew.measuring import ndcg_metric
 from unskew.simulation.logger import logging_scores
+from unskew_reproductions import methods as beside
 
-ARMS = ["naive-sigmoid", "ipw-sigmoid", *unskew.methods.METHODS]
+METHODS = {**unskew.methods.METHODS, **beside.METHODS}
+ARMS = ["naive-sigmoid", "ipw-sigmoid", *METHODS]
 RANKERS = (unskew.rankers.Linear(), unskew.rankers.MLP(sizes=(64, 32)))
 
 
@@ -36,7 +38,7 @@ def ndcg(scores, lists):
 def method_of(arm):
     name, *marks = arm.split("-")
     options = {"loss": "sigmoid"} if "sigmoid" in marks else {}
-    return unskew.methods.METHODS[name](**options, **({"centred": False} if "as_is" in marks else {}))
+    return METHODS[name](**options, **({"centred": False} if "as_is" in marks else {}))
 
 
 def lists_of(options, seed):

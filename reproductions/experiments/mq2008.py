@@ -14,6 +14,8 @@ from common import arm, machine, print_table, spread
 
 import unskew
 from unskew.measuring import ndcg_metric
+from unskew_reproductions import methods as beside
+from unskew_reproductions.formats.labelled import read_preset
 
 METHODS = {
     "naive": unskew.methods.Naive(),
@@ -21,7 +23,7 @@ METHODS = {
     "ipw": unskew.methods.IPW(),
     "dla": unskew.methods.DLA(),
     "regression_em": unskew.methods.RegressionEM(),
-    "pair_debias": unskew.methods.PairDebias(),
+    "pair_debias": beside.PairDebias(),
 }
 
 
@@ -44,7 +46,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    splits = unskew.read_preset("mq2008", options.folder, fold=options.fold)
+    splits = read_preset("mq2008", options.folder, fold=options.fold)
     train, validation, test = graded(splits.train), graded(splits.validation), graded(splits.test)
     print(f"{len(train)} training queries, {len(test)} test queries with a relevant document")
     logger = unskew.behaviours.SvmLogger(share=options.share)

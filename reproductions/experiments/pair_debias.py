@@ -13,7 +13,8 @@ import torch
 from common import THETA, arm, machine, spread, world
 
 import unskew
-from unskew.learning.methods.pair_debias import PairDebias
+from unskew_reproductions import methods as beside
+from unskew_reproductions.methods.pair_debias import PairDebias
 
 
 class FromTruth(PairDebias):
@@ -34,8 +35,8 @@ METHODS = {
     "naive, pairwise loss": unskew.methods.Naive(loss="pairwise"),
     "t+ held at the truth": FromTruth(moving=False),
     "t+ starts at the truth, then updated": FromTruth(),
-    "as published, p = 1": unskew.methods.PairDebias(),
-    "as published, p = 0": unskew.methods.PairDebias(regularization=0.0),
+    "as published, p = 1": beside.PairDebias(),
+    "as published, p = 0": beside.PairDebias(regularization=0.0),
 }
 
 

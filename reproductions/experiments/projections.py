@@ -12,6 +12,8 @@ import torch
 
 import unskew
 from unskew.measuring import mean_over_seeds, ndcg_metric
+from unskew_reproductions.behaviours import EVERY
+from unskew_reproductions.methods import Projected
 
 PROJECTIONS = ("gaussian", "factor", "labels", "pca")
 
@@ -35,9 +37,11 @@ def main():
                 unskew.make_lists(queries, 25, seed=seed + offset)
                 for queries, offset in ((options.queries, 0), (400, 10_000), (options.labelled, 20_000))
             )
-            log = unskew.simulate(lists, behaviour, pages=options.pages, seed=seed)
+            log = unskew.simulate(lists, EVERY[behaviour](), pages=options.pages, seed=seed)
             for project in PROJECTIONS:
-                method = unskew.methods.Vectorization(dimension=options.dimension, project=project)
+                own = {} if project == "gaussian" else {"project": project}
+                kind = Projected if own else unskew.methods.Vectorization
+                method = kind(dimension=options.dimension, **own)
                 run = unskew.learn(
                     log,
                     method,

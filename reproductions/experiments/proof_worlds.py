@@ -37,10 +37,7 @@ import numpy as np
 from unskew.measuring import Judge, LoggedPages, examination_of, places, shown_places
 from unskew.simulation import (
     Behaviour,
-    ClickMatrix,
-    IndividualBias,
     LinearRanker,
-    Mixture,
     PositionBias,
     ScoresLogger,
     Shown,
@@ -51,6 +48,7 @@ from unskew.simulation import (
 from unskew.simulation.simulation import lay_out
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew_reproductions.behaviours import ClickMatrix, IndividualBias, Mixture
 
 BEHAVIOURS = ("position", "trust", "matrix", "mixture", "individual", "paged")
 LOGGERS = ("strong", "weak")

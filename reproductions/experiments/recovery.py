@@ -12,6 +12,7 @@ import torch
 from common import arm, error, machine, print_table, world
 
 import unskew
+from unskew_reproductions import methods as beside
 
 METHODS = {
     "naive": unskew.methods.Naive(),
@@ -21,7 +22,7 @@ METHODS = {
     "regression_em": unskew.methods.RegressionEM(),
     "regression_em, gradient": unskew.methods.RegressionEM(form="gradient"),
     "regression_em, step 0.05": unskew.methods.RegressionEM(step=0.05),
-    "pair_debias": unskew.methods.PairDebias(),
+    "pair_debias": beside.PairDebias(),
 }
 
 

@@ -25,6 +25,8 @@ import unskew
 from unskew.measuring import ndcg_metric
 from unskew.simulation import PositionBias, SvmLogger, TrustBias
 from unskew.simulation.behaviours.behaviour import Behaviour
+from unskew_reproductions import methods as beside
+from unskew_reproductions.formats.labelled import read_preset
 
 M = unskew.methods
 USUAL, WEAK, STRONG = SvmLogger(), SvmLogger(favourite=4.0), SvmLogger(share=1.0, favourite=0.3)
@@ -85,7 +87,7 @@ ARMS = {
     "affine": {
         "naive": M.Naive(),
         "tal": M.TAL(),
-        "affine_list": M.AffineList(),
+        "affine_list": beside.AffineList(),
         **{
             f"affine, {r}, step {s}": M.Affine(relevance=r, step=s)
             for r, s in (("sigmoid", 0.1), ("sigmoid", 0.5), ("minmax", 0.1), ("softmax", 0.1))
@@ -95,9 +97,12 @@ ARMS = {
         "naive": M.Naive(),
         "additive": M.Additive(),
         "additive, softmax": M.Additive(loss="softmax"),
-        **{f"tower_dropout, {rate}": M.TowerDropout(rate=rate) for rate in (0.1, 0.3, 0.6)},
-        **{f"tower_dropout, softmax, {rate}": M.TowerDropout(loss="softmax", rate=rate) for rate in (0.1, 0.3)},
-        **{f"gradient_reversal, {s}": M.GradientReversal(strength=s) for s in (0.03, 0.1, 0.5)},
+        **{f"tower_dropout, {rate}": beside.TowerDropout(rate=rate) for rate in (0.1, 0.3, 0.6)},
+        **{
+            f"tower_dropout, softmax, {rate}": beside.TowerDropout(loss="softmax", rate=rate)
+            for rate in (0.1, 0.3)
+        },
+        **{f"gradient_reversal, {s}": beside.GradientReversal(strength=s) for s in (0.03, 0.1, 0.5)},
     },
 }
 
@@ -107,7 +112,7 @@ def lists_of(world: int | None, seed: int, queries: int):
     if world is not None:
         make = {"features": 20, "world": world}
         return unskew.make_lists(queries, seed=seed, **make), unskew.make_lists(300, seed=seed + 1_000_000, **make)
-    splits = unskew.read_preset("mq2008", Path(os.environ["UNSKEW_DATA"]) / "mq2008", fold=1 + seed % 5)
+    splits = read_preset("mq2008", Path(os.environ["UNSKEW_DATA"]) / "mq2008", fold=1 + seed % 5)
     return splits.train, splits.test
 
 

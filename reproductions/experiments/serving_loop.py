@@ -37,6 +37,7 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TopOne, as_ranked
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log
+from unskew_reproductions.behaviours import EVERY
 from unskew_reproductions.experiments.online import LEARNERS, learn_online
 from unskew_reproductions.experiments.visitors import Visitors
 
@@ -86,10 +87,10 @@ class World:
         )
 
     def visitors(self) -> Visitors:
-        return Visitors(self.lists, unskew.behaviours.BEHAVIOURS[self.behaviour](), seed=self.seed)
+        return Visitors(self.lists, EVERY[self.behaviour](), seed=self.seed)
 
     def first(self) -> unskew.Run:
-        people = unskew.behaviours.BEHAVIOURS[self.behaviour]()
+        people = EVERY[self.behaviour]()
         log = unskew.simulate(self.lists, people, pages=FIRST, seed=self.seed, cutoff=SHOWN)
         return self.learned(log, "naive")
 
@@ -207,7 +208,7 @@ def online(world: World, name: str) -> Iterator[dict[str, Any]]:
     scaled, test = (scaler.apply(each) for each in (world.lists, world.test))
     ones = np.ones((len(scaled.labels), 1))
     weights = np.linalg.lstsq(np.hstack([scaled.features, ones]), first.score(world.lists), rcond=None)[0][:-1]
-    visitors = CountedVisitors(scaled, unskew.behaviours.BEHAVIOURS[world.behaviour](), seed=world.seed)
+    visitors = CountedVisitors(scaled, EVERY[world.behaviour](), seed=world.seed)
     began, before = time.process_time(), 0
     yield {"round": 0, "ndcg": world.quality(test.features @ weights)}
     trace = learn_online(LEARNERS[name](), visitors, ROUNDS * PAGES, seed=world.seed, weights=weights, every=PAGES)

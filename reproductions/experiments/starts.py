@@ -14,6 +14,7 @@ import torch
 
 import unskew
 from unskew.measuring import mean_over_seeds, ndcg_metric
+from unskew_reproductions.behaviours import EVERY
 
 METHODS = ("naive", "labeled", "dla", "regression_em", "additive", "tal", "affine", "lbd", "vectorization", "edot")
 
@@ -40,7 +41,7 @@ def main():
                 unskew.make_lists(queries, 25, seed=seed + offset)
                 for queries, offset in ((options.queries, 0), (400, 10_000))
             )
-            log = unskew.simulate(lists, behaviour, pages=options.pages, seed=seed)
+            log = unskew.simulate(lists, EVERY[behaviour](), pages=options.pages, seed=seed)
             for name, values in found.items():
                 values.append(
                     ndcg(unskew.learn(log, name, ranker=options.ranker, seed=seed, threads=1, engine="none"), test)

@@ -26,7 +26,7 @@ ARMS = {
     "ipw pairwise": {"name": "ipw", "loss": "pairwise"},
     "doubly_robust": {"name": "doubly_robust"},
     "dla": {"name": "dla"},
-    "upe": {"name": "upe"},
+    "upe": {"name": "unskew_reproductions.methods.upe:UPE"},
     "regression_em": {"name": "regression_em"},
     "additive": {"name": "additive"},
     "pal": {"name": "pal"},

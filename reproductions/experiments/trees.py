@@ -15,12 +15,14 @@ runs only what is missing.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from common import machine, spread
 
 from unskew.measuring import crossed_t_test, holm
 from unskew.studies.compare.compare import compare
+from unskew_reproductions.formats.labelled import PRESETS, preset_files
 
 TREES = {
     "ipw pointwise": {"name": "ipw", "loss": "sigmoid"},
@@ -29,6 +31,7 @@ TREES = {
     "dla": {"name": "dla"},
     "additive": {"name": "additive"},
 }
+PARTS = ("lists", "validation", "test")
 PACKAGES = ("lightgbm", "lightgbm_position", "xgboost_unbiased")
 NETWORKS = {
     "dla linear": {"name": "dla", "ranker": {"name": "linear"}},
@@ -45,14 +48,13 @@ def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace)
     methods += [{"name": name, "patience": 50, **trees} for name in options.packages]
     keep = options.packages_keep and options.rounds_by == "clicks"  # the usual choice of each kind of arm
     chosen_by = {} if keep else {"validate_on": options.rounds_by}
+    files = preset_files("mq2008", PRESETS["mq2008"], Path(folder).resolve(), fold)
     return {
         "pages": options.per_query * 330,
         "randomized": 0.05,
         "seeds": seeds,
         "data": {
-            "preset": "mq2008",
-            "folder": folder,
-            "fold": fold,
+            **{key: [str(path) for path in part] for key, part in zip(PARTS, files, strict=True)},
             "label_scale": 2,
             "only_relevant": True,
             "scaling": "none",

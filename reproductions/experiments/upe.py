@@ -18,10 +18,12 @@ from common import error
 import unskew
 from unskew.measuring import mean_over_seeds, ndcg_metric
 from unskew.simulation.logger import SvmLogger
+from unskew_reproductions import methods as beside
 
 OWN = {
     "ipw": unskew.methods.IPW(propensity="oracle"),
-    "upe, embedded": unskew.methods.UPE(confounding="embedded"),
+    **dict.fromkeys(("upe, by rank", "upe, by score"), beside.UPE()),
+    "upe, embedded": beside.UPE(confounding="embedded"),
 }
 LOGGERS = {"weak": SvmLogger(), "strong": SvmLogger(share=0.3, favourite=0.0)}
 ARMS = ("naive", "dla", "upe, by rank", "upe, by score", "upe, embedded", "ipw", "labeled")

@@ -26,8 +26,10 @@ from unskew.measuring import crossed_t_test, holm, ndcg_metric, paired_bootstrap
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
+from unskew_reproductions import methods as beside
+from unskew_reproductions.behaviours import ClickMatrix
 
-BEHAVIOURS = {"matrix": unskew.behaviours.ClickMatrix(), "trust": unskew.behaviours.TrustBias()}
+BEHAVIOURS = {"matrix": ClickMatrix(), "trust": unskew.behaviours.TrustBias()}
 CUTS = (1, 5, 10)
 CHOSEN = {
     "matrix": {
@@ -58,7 +60,7 @@ def arms(steps: int) -> dict:
         "regression_em": unskew.methods.RegressionEM(),
         "affine, sigmoid": unskew.methods.Affine(relevance="sigmoid"),
         "affine, minmax": unskew.methods.Affine(relevance="minmax"),
-        "affine_list": unskew.methods.AffineList(),
+        "affine_list": beside.AffineList(),
         "vectorization, d = 2": unskew.methods.Vectorization(dimension=2, **joint),
         "vectorization, d = 5": unskew.methods.Vectorization(dimension=5, **joint),
         "vectorization, d = 5, two stages": unskew.methods.Vectorization(dimension=5),

@@ -27,16 +27,9 @@ from unskew.diagnosis.diagnosis import conclude
 from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.verdicts.verdict import BIASES, verdicts
-from unskew.simulation import (
-    Behaviour,
-    IndividualBias,
-    Mixture,
-    PositionBias,
-    TrustBias,
-    WholePage,
-    simulate,
-)
+from unskew.simulation import Behaviour, PositionBias, TrustBias, WholePage, simulate
 from unskew.simulation.synthetic import make_lists
+from unskew_reproductions.behaviours import IndividualBias, Mixture
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ import torch
 from common import machine
 
 import unskew
-from unskew.learning.methods import BAL, DLA, FBBAL, PBBAL, Additive, RegressionEM
+from unskew.learning.methods import BAL, DLA, Additive, RegressionEM
 from unskew.measuring.experiments.tests import paired_t_test
 from unskew.simulation import WholePage
+from unskew_reproductions.methods import FBBAL, PBBAL, PairDebias
 
 FACTORS = ("serp_media", "serp_height", "serp_max_height")
 WORLDS = {"page": WholePage(), "none": WholePage(lure=(0.0,), sees=0.0)}
@@ -27,7 +28,7 @@ ARMS = {
     "ipw": "ipw",
     "dla": "dla",
     "regression_em": "regression_em",
-    "pair_debias": "pair_debias",
+    "pair_debias": PairDebias(),
     "additive": "additive",
     "dla, factors": DLA(factors=FACTORS),
     "regression_em, factors": RegressionEM(factors=FACTORS),

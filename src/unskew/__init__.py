@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from unskew.tables.features.texts import with_texts as with_texts
     from unskew.tables.lists import scaling as _scalings
     from unskew.tables.lists.letor import read_letor as read_letor
-    from unskew.tables.lists.letor import read_preset as read_preset
     from unskew.tables.lists.letor import write_letor as write_letor
     from unskew.terminal.catalogue import catalogue as catalogue
     from unskew.terminal.doctor import doctor as doctor

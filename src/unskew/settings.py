@@ -3,7 +3,9 @@
 import difflib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,9 @@ Table = dict[str, object]
 """A table of TOML that is checked once it is known what it is for."""
 Made = TypeVar("Made", bound=BaseModel)
 _Init = TypeVar("_Init", bound=Callable[..., None])
+_Kind = TypeVar("_Kind")
+BESIDE = "unskew_reproductions.methods."
+"""How modules of the package beside this one begin that a saved model may name: its methods are ours too."""
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -122,6 +127,33 @@ def known(argument: str, name: object, names: Collection[str]) -> str:
     return name
 
 
+def kind_of(
+    argument: str,
+    name: object,
+    kinds: Mapping[str, type[_Kind]],
+    own: type[_Kind] | None = None,
+    *,
+    imports: bool = True,
+) -> type[_Kind]:
+    """The class of this name; a subclass of `own` also by `package.module:Class`.
+
+    Without `imports`, which is for names that a saved file says, nothing is imported that is not ours.
+    """
+    if own is None or not isinstance(name, str) or name in kinds or ":" not in name:
+        return kinds[known(argument, name, kinds)]
+    module, _, kind = name.partition(":")
+    if not (imports or module in sys.modules or module.startswith(BESIDE)):
+        hint = f"import {module} first, where you trust it"
+        raise ConfigError(f"{name} is not imported because a file names it", argument=argument, hint=hint)
+    try:
+        found = getattr(import_module(module), kind)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"cannot be imported: {error}", argument=argument, value=name) from None
+    if not (isinstance(found, type) and issubclass(found, own)):
+        raise ConfigError(f"no subclass of {own.__module__}.{own.__name__}", argument=argument, value=name)
+    return found
+
+
 def no_such(path: Path | str, what: str = "file or folder") -> DataError:
     """The error of a path that is not there, with the names beside it that may be meant."""
     place = Path(path)
@@ -159,17 +191,25 @@ def require_columns(
 # ---- settings ----
 
 
-def named(argument: str, name: str, configs: Mapping[str, type[Made]]) -> Made:
-    """The default config of this name."""
-    return checked(configs[known(argument, name, configs)], {}, argument)
+def named(argument: str, name: str, configs: Mapping[str, type[Made]], own: type[Made] | None = None) -> Made:
+    """The default config of this name, which finds its class as `kind_of` does."""
+    return checked(kind_of(argument, name, configs, own), {}, argument)
 
 
-def table_of(key: str, content: Mapping[str, object], configs: Mapping[str, type[Made]]) -> Made:
-    """The config of a TOML table with a `name`."""
+def table_of(
+    key: str,
+    content: Mapping[str, object],
+    configs: Mapping[str, type[Made]],
+    own: type[Made] | None = None,
+    *,
+    imports: bool = True,
+) -> Made:
+    """The config of a TOML table with a `name`, which finds its class as `kind_of` does."""
     if "name" not in content:
         raise ConfigError(f"missing. {did_you_mean('', configs)}", argument=Key(f"{key}.name"))
-    config = configs[known(Key(f"{key}.name"), content["name"], configs)]
-    if "name" not in config.model_fields:
+    name = content["name"]
+    config = kind_of(Key(f"{key}.name"), name, configs, own, imports=imports)
+    if ":" in str(name) or "name" not in config.model_fields:
         content = {part: value for part, value in content.items() if part != "name"}
     return checked(config, content, key)
 

@@ -21,8 +21,10 @@ from unskew.diagnosis.click_models.comparison import paired
 from unskew.diagnosis.click_models.pages import grouped, same_rows
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.logs.log import log_tables
+from unskew.simulation import Behaviour
 from unskew.terminal.main import app
 from unskew.types import Log
+from unskew_reproductions.behaviours import DynamicBayesian
 
 models = unskew.click_models
 NAMES = (*CLICK_MODELS, "pbm+rctr")
@@ -128,10 +130,12 @@ def test_examination_of_a_simulated_log_is_found(shuffled: Log) -> None:
     [
         ("cascade", {"cascade", "dcm", "sdbn", "dbn", "ccm", "ubm"}),
         ("user_browsing", {"ubm"}),
-        ("dynamic_bayesian", {"ccm", "dbn"}),
+        (DynamicBayesian(), {"ccm", "dbn"}),
     ],
 )
-def test_held_out_clicks_tell_how_pages_were_read(behaviour: str, best: set[str], lists: unskew.Lists) -> None:
+def test_held_out_clicks_tell_how_pages_were_read(
+    behaviour: Behaviour | str, best: set[str], lists: unskew.Lists
+) -> None:
     log = unskew.simulate(lists, behaviour, pages=8000, seed=5, randomized=0.5)
     found = models.fit_and_compare(log, ["dctr", "pbm", "cascade", "dcm", "sdbn", "dbn", "ubm", "ccm"])
     assert found.best in best
@@ -140,7 +144,7 @@ def test_held_out_clicks_tell_how_pages_were_read(behaviour: str, best: set[str]
 
 def test_attraction_and_continuation_of_a_simulated_log_are_found(lists: unskew.Lists) -> None:
     """The dynamic Bayesian behaviour goes on with 0.9 and is satisfied with 0.7 times its attraction."""
-    log = unskew.simulate(lists, "dynamic_bayesian", pages=20_000, seed=6, randomized=1.0, truth=True)
+    log = unskew.simulate(lists, DynamicBayesian(), pages=20_000, seed=6, randomized=1.0, truth=True)
     found = models.fit(log, "dbn")
     assert found.parameters["continuation"][0] == pytest.approx(0.9, abs=0.02)
     rows = np.unique(log.row)

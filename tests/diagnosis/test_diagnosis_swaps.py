@@ -21,16 +21,9 @@ from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.links import rank_graph, resistance
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
 from unskew.diagnosis.verdicts.verdict import verdicts
-from unskew.simulation import (
-    FeatureLogger,
-    IndividualBias,
-    Mixture,
-    PositionBias,
-    TrustBias,
-    WholePage,
-    simulate,
-)
+from unskew.simulation import FeatureLogger, PositionBias, TrustBias, WholePage, simulate
 from unskew.simulation.synthetic import make_lists
+from unskew_reproductions.behaviours import IndividualBias, Mixture
 
 PEOPLE = {
     "position": PositionBias(),

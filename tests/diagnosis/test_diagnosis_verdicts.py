@@ -21,8 +21,9 @@ from unskew.diagnosis.evidence.links import RankGraph, Swap, SwapPlan
 from unskew.diagnosis.evidence.sums import Coverage
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.examination import Examination
-from unskew.simulation import Mixture, PositionBias, TrustBias, simulate
+from unskew.simulation import PositionBias, TrustBias, simulate
 from unskew.simulation.synthetic import make_lists
+from unskew_reproductions.behaviours import Mixture
 
 PLAN = SwapPlan(0.1, (Swap((1, 2), 900, 1800, 0.5, 0.1),), 900, 0.5, 700)
 GRAPH = RankGraph(3, 90, 900, 1.0, ((1, 2, 3),), (), (), PLAN)
@@ -215,7 +216,7 @@ def test_columns_of_the_page_rule_out_methods_that_take_no_factors() -> None:
     strong = replace(COIN, effect=(1.0, 1.5), p=1e-6)
     found = concluded(factors=FactorEffects((strong,)))
     assert {name for name, held in holds(found).items() if held} >= {"dla", "tal", "lbd"}
-    assert {holds(found)[name] for name in ("naive", "ipw", "pair_debias", "affine")} == {False}
+    assert {holds(found)[name] for name in ("naive", "ipw", "affine")} == {False}
     assert {step.command for step in found.next if "factors of a method" in step.text} == {
         "unskew learn log.parquet --features features.parquet --method dla --factor coin"
     }

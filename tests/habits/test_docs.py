@@ -17,6 +17,7 @@ from unskew.learning.methods import LEARNERS
 from unskew.simulation import BEHAVIOURS
 from unskew.terminal.main import app
 from unskew.workflows.runs.request import ask
+from unskew_reproductions.methods import METHODS as BESIDE
 
 torch.set_num_threads(1)
 
@@ -82,6 +83,8 @@ def test_the_table_of_methods_is_complete() -> None:
         linked = re.search(r"\((?:\.\./)+(src/\S+\.py)\)", rows[name])
         assert linked is not None, f"the row of {name} links no file"
         assert (ROOT / linked[1]).read_text(encoding="utf-8").count(f"class {config.__name__}(") == 1
+    beside = re.findall(r"^\| `([\w.]+:\w+)` \|", text, re.MULTILINE)
+    assert beside == [f"{config.__module__}:{config.__name__}" for config in BESIDE.values()]
 
 
 def test_the_readme_is_short(readme: str) -> None:

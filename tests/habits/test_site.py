@@ -189,10 +189,7 @@ def test_columns_rules_scalings_and_metrics_are_in_the_reference(site: Path) -> 
 def test_every_setting_has_a_sentence() -> None:
     configs = [*FILES.values(), Training, *(config for table in NAMED.values() for config in table.values())]
     silent = {
-        f"{config.__name__}.{each['name']}"
-        for config in configs
-        for each in settings_of(config)
-        if not each["help"]
+        f"{config.__name__}.{each['name']}" for config in configs for each in settings_of(config) if not each.help
     }
     assert silent == set()
 

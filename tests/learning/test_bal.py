@@ -27,12 +27,13 @@ from unskew.diagnosis.causal.page import (
     spread,
 )
 from unskew.errors import ConfigError
-from unskew.learning.methods import BAL, FBBAL, PBBAL
+from unskew.learning.methods import BAL
 from unskew.learning.methods.contract import Context
 from unskew.logs.presentation import fit_presentation
 from unskew.simulation import WholePage, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import ClickBatch, Log
+from unskew_reproductions.methods import FBBAL, PBBAL
 
 pytest.importorskip("causallearn", reason="causal-learn is not installed")
 torch.set_num_threads(1)

@@ -154,7 +154,14 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
 
 
 def test_a_run_in_parts_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> None:
-    path = run_file(folder, "parts", "pair_debias", "shards = 3", checkpoint_every=5, optimizer="adam")
+    path = run_file(
+        folder,
+        "parts",
+        "unskew_reproductions.methods.pair_debias:PairDebias",
+        "shards = 3",
+        checkpoint_every=5,
+        optimizer="adam",
+    )
     straight = learn(path, tmp_path / "straight")
 
     def stop(progress: Progress) -> None:

@@ -15,6 +15,7 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import unskew
+from tests.helpers.every_method import METHODS
 from unskew.errors import ConfigError, DataError
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.factors import BiasTable, BiasTower, Factors
@@ -23,13 +24,11 @@ from unskew.learning.fitting.training import Training, by_rate
 from unskew.learning.methods import (
     DLA,
     LBD,
-    METHODS,
     PAL,
     Additive,
     Context,
     EDot,
     EInter,
-    LBDLips,
     MethodConfig,
     MixEM,
     RegressionEM,
@@ -39,12 +38,14 @@ from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
 from unskew.logs.presentation import fit_presentation
-from unskew.simulation import Mixture, PositionBias, Shown, simulate
+from unskew.simulation import PositionBias, Shown, simulate
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.main import app
 from unskew.types import Array, ClickBatch, Lists, Log
 from unskew.workflows.runs.data import LogData
+from unskew_reproductions.behaviours import Mixture
+from unskew_reproductions.methods import LBDLips, LBDReleased
 
 torch.set_num_threads(1)
 
@@ -385,7 +386,7 @@ def test_settings_that_exclude_each_other_are_refused(settings: dict[str, object
 )
 def test_observation_without_a_level_takes_no_factors(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        LBD(**settings)
+        LBDReleased(**settings)
 
 
 def test_a_tower_has_no_step_of_em() -> None:

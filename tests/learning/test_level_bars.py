@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.learning.methods import IPW, METHODS, Labeled, MethodConfig, Naive, Vectorization
+from tests.helpers.every_method import METHODS
+from unskew.learning.methods import IPW, Labeled, MethodConfig, Naive, Vectorization
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.rankers import MLP, Linear, Ranker
 from unskew.measuring import ndcg_metric

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers.every_method import METHODS
 from unskew.examination import Examination
 from unskew.learning.factors import BiasTower
-from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
+from unskew.learning.methods import IPW, Context, MethodConfig, Naive
 from unskew.learning.methods.bases import LevelConfig, Levelled, shown_mean
 from unskew.learning.rankers import MLP, Linear
 from unskew.logs.counts.batches import Batches

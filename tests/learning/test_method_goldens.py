@@ -20,27 +20,23 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.factors import BiasTower
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training, move_along
-from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
+from unskew.learning.losses import lipschitz_penalty, softmax_loss
 from unskew.learning.methods import (
     LBD,
     PAL,
     TAL,
     Additive,
     Affine,
-    AffineList,
     Context,
     EDot,
     EInter,
-    LBDBer,
-    LBDLips,
     MethodConfig,
     MethodModule,
     MixEM,
-    Unlimited,
     Vectorization,
 )
 from unskew.learning.methods.affine import list_relevance
-from unskew.learning.methods.base_vectors import base_loss, base_vector, label_vector
+from unskew.learning.methods.base_vectors import base_loss, base_vector
 from unskew.learning.methods.mixem import mixture_loss
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.networks import WithSide, penalty_of
@@ -55,6 +51,9 @@ from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch, Log
 from unskew.workflows.runs.data import LogData
+from unskew_reproductions.methods import AffineList, LBDBer, LBDLips, LBDReleased, Projected, Unlimited
+from unskew_reproductions.methods.found_vectors import label_vector
+from unskew_reproductions.methods.lbd_released import published_penalty
 
 torch.set_num_threads(1)
 
@@ -386,7 +385,7 @@ def test_affine_never_takes_more_off_than_the_mean_rate() -> None:
 def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
     torch.manual_seed(0)
     affine = AffineList().build(Context(3))
-    vector = Vectorization(dimension=2, project="pca").build(Context(3))
+    vector = Projected(dimension=2, project="pca").build(Context(3))
     a, b, f = torch.rand(3) + 0.1, torch.randn(3), torch.randn(2, 3, 1)
     assign(affine.stretch, a.log())
     assign(affine.shift, b)
@@ -407,7 +406,7 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
 
 
 def test_vectorization_in_one_dimension_is_a_product() -> None:
-    method, o = Vectorization(dimension=1, project="pca", levels=False).build(Context(3)), [1.0, 0.6, -0.2]
+    method, o = Projected(dimension=1, project="pca", levels=False).build(Context(3)), [1.0, 0.6, -0.2]
     assign(method.observation.tables["position"], [[x] for x in o])
     r = torch.tensor(SCORES).unsqueeze(-1)
     outputs = torch.cat([r, torch.zeros(2, 3, 2)], dim=-1)
@@ -421,7 +420,7 @@ def test_vectorization_has_a_level_apart_from_relevance() -> None:
     """z = r . o + l; l starts at the click rates, is not in the score, and relevance starts at 0."""
     facts = LogData(unskew.simulate(unskew.make_lists(20, 4, 6, seed=0), pages=500, seed=0, cutoff=3)).facts()
     context = Context(3, facts)
-    method = Vectorization(dimension=2, project="pca").build(context)
+    method = Projected(dimension=2, project="pca").build(context)
     torch.testing.assert_close(method.level.tables["position"].detach(), context.click_rates().log())
     assign(method.level.tables["position"], [0.5, -1.0, 2.0])
     assign(method.observation.tables["position"], [[1.0, 2.0], [0.5, 0.0], [3.0, -1.0]])
@@ -553,14 +552,14 @@ def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_fir
 def test_the_base_loss_does_not_move_what_it_describes() -> None:
     """o and r have the gradient of the click loss alone, with a base model or without."""
     gradients = []
-    for config in (Vectorization(schedule="joint", freeze=0), Vectorization(), Vectorization(project="pca")):
+    for config in (Vectorization(schedule="joint", freeze=0), Vectorization(), Projected(project="pca")):
         torch.manual_seed(0)
         method = config.build(Context(3)).train()
         outputs = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
         method(outputs, example()).backward()
         assert outputs.grad is not None
         gradients.append((method.observation.tables["position"].grad, outputs.grad[..., :3]))
-        assert (outputs.grad[..., 3:] != 0).any() == (config.project == "gaussian")
+        assert (outputs.grad[..., 3:] != 0).any() == (not isinstance(config, Projected))
     for one, other in (gradients[:2], gradients[1:]):
         torch.testing.assert_close(one, other)
 
@@ -568,7 +567,8 @@ def test_the_base_loss_does_not_move_what_it_describes() -> None:
 def factored(**settings: Any) -> MethodModule:
     """With ranks 1 and 2, and three devices, of which the last two codes are unseen and missing."""
     presentation = fit_presentation({"serp_device": np.arange(1)}, ["serp_device"])
-    config = Vectorization(dimension=2, factors=("serp_device",), **settings)
+    kind = Projected if "project" in settings else Vectorization
+    config = kind(dimension=2, factors=("serp_device",), **settings)
     return config.build(Context(2, presentation=presentation))
 
 
@@ -626,7 +626,7 @@ def test_the_most_likely_factors_by_hand() -> None:
 
 
 def test_by_the_most_likely_factor_every_list_is_projected_on_o_of_a_rank(log: Log) -> None:
-    config = Vectorization(dimension=2, project="factor")
+    config = Projected(dimension=2, project="factor")
     model = unskew.learn(log, config, ranker=MLP(sizes=(8,)), steps=30, seed=0).model
     assert isinstance(model, Model)
     relevance, where = model.relevance(model.prepared(log.lists), log.lists.sizes)
@@ -649,7 +649,7 @@ def log() -> Log:
         Vectorization(),
         Vectorization(schedule="joint", freeze=3),
         Vectorization(dimension=2, factors=("serp_device",)),
-        LBD(gaussian=True),
+        LBDReleased(gaussian=True),
     ],
 )
 def test_runs_with_side_networks_and_factors_come_back(config: Vectorization, log: Log, tmp_path: Path) -> None:
@@ -855,11 +855,11 @@ def test_lbd_trains_everything_against_finite_differences(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_observation_starts_as_a_function_of_rank_alone(gaussian: bool) -> None:
     for ranker in (MLP(sizes=(4,)), MLP(sizes=())):
-        method = LBD(gaussian=gaussian).build(Context(3))
+        method = LBDReleased(gaussian=gaussian).build(Context(3))
         outputs = build_tower(ranker, 5, method)(torch.randn(7, 5))
         assert (outputs[:, 1:4] == 0).all()
         assert (outputs[:, 0] != 0).all()
-        free = LBD(observation="free").build(Context(3))
+        free = LBDReleased(observation="free").build(Context(3))
         assert (build_tower(ranker, 5, free)(torch.randn(7, 5)) != 0).all()
 
 
@@ -920,7 +920,7 @@ def test_gaussian_lbd_draws_in_training_and_takes_the_mean_after() -> None:
     outputs, own = lbd_outputs()
     log_variance = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(5))
     wide, batch = torch.cat([outputs, log_variance], dim=-1), example()
-    method = LBD(gaussian=True, strength=0.0, drop=0.0, **RELEASED).build(Context(3)).train()
+    method = LBDReleased(gaussian=True, strength=0.0, drop=0.0, **RELEASED).build(Context(3)).train()
     assert method.outputs == 8
     torch.manual_seed(0)
     drawn = torch.stack([method.parts(wide, batch)[1] for _ in range(4000)])
@@ -1009,8 +1009,8 @@ def test_what_validation_chooses_is_what_the_model_ranks_by(log: Log) -> None:
     lists = make_lists(queries=30, features=6, documents=(3, 8), seed=3)
     for config in (
         Vectorization(dimension=2),
-        Vectorization(dimension=2, project="labels"),
-        Vectorization(project="pca"),
+        Projected(dimension=2, project="labels"),
+        Projected(project="pca"),
     ):
         run = unskew.learn(
             log, config, ranker=MLP(sizes=(8,)), steps=40, validate_every=5, validation=lists, seed=0
@@ -1036,7 +1036,7 @@ def test_base_vectors_from_labels_by_hand() -> None:
 
 def test_documents_are_projected_on_what_labels_asked_for() -> None:
     """Grades 2, 1, 5 of embeddings (1, 0), (0, 1), (2, 1): b = (2, 1); before that the mean of o."""
-    method = Vectorization(dimension=2, project="labels").build(Context(3)).eval()
+    method = Projected(dimension=2, project="labels").build(Context(3)).eval()
     assign(method.common.mean, [0.5, -1.0])
     r, where = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]]), torch.ones(1, 3) > 0
     assert method.score(r, where).tolist() == [[0.5, -1.0, 0.0]]
@@ -1046,8 +1046,8 @@ def test_documents_are_projected_on_what_labels_asked_for() -> None:
 
 
 def test_vectorization_by_labels_needs_them_and_says_so(log: Log) -> None:
-    with pytest.raises(ConfigError, match="vectorization as it is set needs labelled lists"):
-        unskew.learn(log, Vectorization(project="labels"), steps=1)
+    with pytest.raises(ConfigError, match="vectorization_projected as it is set needs labelled lists"):
+        unskew.learn(log, Projected(project="labels"), steps=1)
     with pytest.raises(TypeError, match="takes nothing from labels"):
         LBD().build(Context(3)).settle(torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.ones(1, 1) > 0)
 
@@ -1056,7 +1056,7 @@ def test_the_principal_direction_is_that_of_the_embeddings_shown() -> None:
     """Numpy's singular vectors, and the sign in which the mean observation points."""
     rng = np.random.default_rng(0)
     r = torch.from_numpy(rng.normal(size=(8, 3, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]])).float()
-    method = Vectorization(dimension=2, project="pca").build(Context(3)).train()
+    method = Projected(dimension=2, project="pca").build(Context(3)).train()
     assign(method.observation.tables["position"], -torch.ones(3, 2))
     batch = example([[1.0, 0.0, 0.0]] * 8)
     for _ in range(200):

@@ -20,13 +20,13 @@ from unskew.learning.methods import (
     Labeled,
     MethodConfig,
     MixEM,
-    PairDebias,
     RegressionEM,
 )
 from unskew.learning.methods.propensities import randomized_propensity
 from unskew.logs.counts.reduction import Facts
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
+from unskew_reproductions.methods import PairDebias
 
 torch.set_num_threads(1)
 

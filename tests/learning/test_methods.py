@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+from tests.helpers.every_method import METHODS, NAMED
 from unskew.errors import ConfigError, DataError
 from unskew.learning.factors import BiasTable, BiasTower, Factors, at_rank
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
@@ -20,29 +21,22 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
     BAL,
     DLA,
-    FBBAL,
     IPW,
     LBD,
-    METHODS,
     PAL,
-    UPE,
     Additive,
     Affine,
     Context,
     Labeled,
-    LBDLips,
     MethodConfig,
     MethodModule,
     MixEM,
     Naive,
-    PairDebias,
     RegressionEM,
-    Unlimited,
     Vectorization,
 )
 from unskew.learning.methods.bases import Biased
 from unskew.learning.methods.dla import dual_weights
-from unskew.learning.methods.pair_debias import ratio_update
 from unskew.learning.methods.propensities import oracle_propensity, randomized_propensity
 from unskew.learning.methods.regression_em import posteriors
 from unskew.learning.rankers import MLP, Linear
@@ -57,6 +51,8 @@ from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, ClickBatch, Lists, Log
 from unskew.workflows.runs.data import LogData
+from unskew_reproductions.methods import FBBAL, UPE, LBDLips, LBDReleased, PairDebias, Projected, Unlimited
+from unskew_reproductions.methods.pair_debias import ratio_update
 
 torch.set_num_threads(1)
 
@@ -82,12 +78,12 @@ VARIANTS: dict[str, MethodConfig] = {
     "vectorization-scalar": Vectorization(dimension=1),
     "vectorization-factors": Vectorization(factors=("serp_device",)),
     "vectorization-tower": Vectorization(factors=("serp_device", "serp_height"), bias="tower"),
-    "vectorization-likely": Vectorization(project="factor"),
-    "vectorization-labels": Vectorization(project="labels"),
-    "vectorization-pca": Vectorization(project="pca"),
-    "lbd-published": LBD(penalty="published", drop=0.0, strength=10.0),
-    "lbd-released": LBD(penalty="published", strength=100.0, observation="free", dropping="drawn"),
-    "lbd-gaussian": LBD(gaussian=True),
+    "vectorization_projected-likely": Projected(project="factor"),
+    "vectorization_projected-labels": Projected(project="labels"),
+    "vectorization_projected-pca": Projected(project="pca"),
+    "lbd_released-published": LBDReleased(penalty="published", drop=0.0, strength=10.0),
+    "lbd_released-free": LBDReleased(penalty="published", strength=100.0, observation="free", dropping="drawn"),
+    "lbd_released-gaussian": LBDReleased(gaussian=True),
     "lbd-factors": LBD(factors=("serp_device", "serp_height")),
     "lbd-paged": LBD(page_size=4),
     "lbd-rough": LBDLips(strength=10.0),
@@ -116,7 +112,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "fb_bal-factors": FBBAL(warmup=0, factors=("serp_device",)),
 }
 SAMPLED = "regression_em-sampled"
-DRAWN = {SAMPLED, "bal", "lbd-gaussian", "lbd-published", "lbd-released", "tower_dropout"}
+DRAWN = {SAMPLED, "bal", "lbd_released-gaussian", "lbd_released-published", "lbd_released-free", "tower_dropout"}
 """Draws something for every result: only the expectation is the same for other orders or for reduced rows."""
 NOT_LINEAR = {"affine"}
 """Defined on click rates: a corrected rate below 0 counts as 0, which no sum over pages gives."""
@@ -524,14 +520,16 @@ def test_a_method_is_one_short_file_that_cites_its_paper(name: str) -> None:
     module = inspect.getmodule(METHODS[name])
     assert module is not None
     shared = {
-        "lbd": ("lbd_lips", "lbd_ber", "unlimited"),
-        "bal": ("pb_bal", "fb_bal"),
+        "lbd_baselines": ("lbd_lips", "lbd_ber", "unlimited"),
+        "bal_baselines": ("pb_bal", "fb_bal"),
         "edot": ("einter",),
+        "projections": ("vectorization_projected",),
         "naive": ("labeled",),
         "disentanglement": ("gradient_reversal", "tower_dropout"),
     }
     home = next((paper for paper, names in shared.items() if name in names), name)  # one paper, one file
-    assert module.__name__ == f"unskew.learning.methods.{home}"
+    rooms = {True: "unskew.learning.methods", False: "unskew_reproductions.methods"}
+    assert module.__name__ == f"{rooms[name in NAMED]}.{home}"
     assert module.__doc__ is not None
     assert "Reference:" in module.__doc__
     assert "Differences from the paper" in module.__doc__

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,10 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.every_method import CALLED, METHODS
 from unskew.errors import DataError, RunError
 from unskew.files import read_json
-from unskew.learning.methods import METHODS, Context
+from unskew.learning.methods import Context
 from unskew.learning.rankers import MLP, Linear
 from unskew.learning.scoring import scorer as scorer_module
 from unskew.learning.scoring.model import Model, build, load
@@ -148,7 +151,7 @@ def test_chunks_do_not_change_scores(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_comes_back_bit_for_bit(log: Log, lists: Lists, tmp_path: Path, name: str) -> None:
-    model = unskew.learn(log, name, ranker=MLP(sizes=(8,)), steps=4, batch=16, validate_on="nothing").model
+    model = unskew.learn(log, CALLED[name], ranker=MLP(sizes=(8,)), steps=4, batch=16, validate_on="nothing").model
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.score(lists).tobytes() == model.score(lists).tobytes()
@@ -255,3 +258,57 @@ def test_model_json_that_says_something_else(saved: Path, changes: dict[str, obj
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"nothing: there is no such run"):
         load(tmp_path / "nothing")
+
+
+# ------------------------------------------------------------------------------------------- methods of one's own
+
+
+def own_method(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with a method, in a folder that Python finds modules in; it says when it is imported."""
+    (folder / "mine_of_test.py").write_text(
+        "from typing import Literal\nfrom unskew.learning.methods import Naive\nprint('imported')\n"
+        'class Mine(Naive):\n    """Clicks."""\n\n    name: Literal["mine"] = "mine"\n    many: int = 3\n'
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "mine_of_test", raising=False)
+
+
+def test_a_method_of_ones_own_is_named_by_its_place(
+    log: Log, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_method(tmp_path, monkeypatch)
+    how = {"ranker": MLP(sizes=(8,)), "steps": 3, "engine": "none", "validate_on": "nothing"}
+    first = unskew.learn(log, "mine_of_test:Mine", **how)
+    method = type(first.model.method_config)(many=5)
+    run = unskew.learn(log, method, **how)
+    run.model.save(tmp_path / "run")
+    assert (first.model.method_config.name, first.model.method_config.many) == ("mine", 3)
+    assert run.model.card.method == {**method.model_dump(), "name": "mine_of_test:Mine"}
+    again = load(tmp_path / "run")
+    assert again.method_config == method
+    assert again.score(lists).tobytes() == first.score(lists).tobytes() == run.score(lists).tobytes()
+
+
+def test_a_model_imports_nothing_that_it_names(
+    log: Log, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever can write a file of a model could else run what they like where it is loaded."""
+    small_model(log, "naive").save(tmp_path / "model")
+    own_method(tmp_path, monkeypatch)
+    card = json.loads((tmp_path / "model" / "model.json").read_text())
+    card["method"]["name"] = "mine_of_test:Mine"
+    (tmp_path / "model" / "model.json").write_text(json.dumps(card))
+    with pytest.raises(RunError, match=r"mine_of_test:Mine is not imported.*import mine_of_test first"):
+        load(tmp_path / "model")
+    assert "mine_of_test" not in sys.modules
+    assert capsys.readouterr().out == ""
+    import_module("mine_of_test")
+    assert np.isfinite(load(tmp_path / "model").score(lists)).all()
+    card["method"]["name"] = "unskew_reproductions.formats.ubiquitous:Mine"  # ours are methods alone
+    (tmp_path / "model" / "model.json").write_text(json.dumps(card))
+    with pytest.raises(RunError, match="is not imported because a file names it"):
+        load(tmp_path / "model")
+    card["method"]["name"] = "json:JSONDecoder"
+    (tmp_path / "model" / "model.json").write_text(json.dumps(card))
+    with pytest.raises(RunError, match=r"no subclass of unskew.learning.methods.contract.MethodConfig"):
+        load(tmp_path / "model")

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.every_method import CALLED, METHODS
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.examination import Examination
-from unskew.learning.methods import DLA, IPW, METHODS, DoublyRobust, EDot, EInter, MethodConfig
+from unskew.learning.methods import DLA, IPW, DoublyRobust, EDot, EInter, MethodConfig
 from unskew.learning.rankers import MLP, Trees
 from unskew.learning.scoring.model import Model, load
 from unskew.learning.scoring.scorer import TreeScorer, load_scorer
@@ -76,7 +77,7 @@ def test_models_are_loaded_without_training_code_and_trees_without_torch(
 @pytest.mark.parametrize("name", METHODS)
 def test_weights_of_the_score_say_what_the_score_says(name: str, log: Log) -> None:
     """Where a score is said to be linear in the relevance outputs, it is."""
-    run = unskew.learn(log, name, ranker=MLP(sizes=(4,)), steps=3, threads=1, validate_on="nothing")
+    run = unskew.learn(log, CALLED[name], ranker=MLP(sizes=(4,)), steps=3, threads=1, validate_on="nothing")
     assert isinstance(run.model, Model)
     method = run.model.method
     weights = method.score_weights()

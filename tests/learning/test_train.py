@@ -27,16 +27,7 @@ from unskew.learning.fitting.runtime import (
     write_tensors,
 )
 from unskew.learning.fitting.training import Training, clip_gradient, make_optimizer
-from unskew.learning.methods import (
-    DLA,
-    IPW,
-    Context,
-    MethodConfig,
-    MethodModule,
-    Naive,
-    PairDebias,
-    RegressionEM,
-)
+from unskew.learning.methods import DLA, IPW, Context, MethodConfig, MethodModule, Naive, RegressionEM
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.scoring.scorer import below
@@ -46,6 +37,7 @@ from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import ClickBatch, Log
 from unskew.workflows.runs.data import LogData
+from unskew_reproductions.methods import PairDebias
 
 torch.set_num_threads(1)
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tests.helpers.asked import settings
+from tests.helpers.every_method import METHODS
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting import boosting as trees_fit
 from unskew.learning.fitting.boosting import Boosting, derivatives, positive
@@ -27,17 +28,13 @@ from unskew.learning.methods import (
     DLA,
     IPW,
     LBD,
-    METHODS,
     PAL,
     Additive,
     Context,
     EDot,
-    LBDBer,
-    LBDLips,
     MethodConfig,
     Naive,
     RegressionEM,
-    Unlimited,
     Vectorization,
 )
 from unskew.learning.rankers.networks import WithSide
@@ -53,6 +50,7 @@ from unskew.workflows.runs.data import split
 from unskew.workflows.runs.fitters import TreeFitter
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.run import prepare
+from unskew_reproductions.methods import LBDBer, LBDLips, LBDReleased, Unlimited
 
 torch.set_num_threads(1)
 
@@ -271,7 +269,7 @@ def test_every_method_trains_and_comes_back(name: str, log: Log, tmp_path: Path)
     assert {f"trees_{output}.txt" for output in range(outputs)} == {n for n in files if n.startswith("trees_")}
 
 
-@pytest.mark.parametrize("method", [LBD(), LBDLips(), LBD(gaussian=True)], ids=str)
+@pytest.mark.parametrize("method", [LBD(), LBDLips(), LBDReleased(gaussian=True)], ids=str)
 def test_trees_give_relevance_and_a_network_observation(method: MethodConfig, log: Log) -> None:
     """Outputs stand as they do in a network: r, h of each rank, then the spreads; h starts at 0."""
     trainer, batches = boosting(log, method, SMALL.model_copy(update={"beside": (7, 5)}))
@@ -375,7 +373,7 @@ def test_a_large_strength_flattens_observation(form: dict[str, Any], log: Log) -
         Vectorization(schedule="joint", freeze=4),
         RegressionEM(labels="sampled"),
         Naive(loss="lambda"),
-        LBD(gaussian=True),
+        LBDReleased(gaussian=True),
         LBDLips(observation="free", penalty="published"),
     ],
     ids=str,

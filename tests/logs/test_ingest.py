@@ -376,7 +376,7 @@ def test_clicks_bring_what_they_alone_know(run: Ingest, tmp_path: Path) -> None:
 
 def test_a_format_with_a_reader_of_its_own(run: Ingest, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("0\t0\tQ\t8\t0\t7\t3\t5\n0\t10\tC\t3\n0\t20\tC\t9\n1\t0\tQ\t8\t0\t7\t5\n?\n")
-    made = run(tmp_path / "log", kind="yandex", max_rejected=0.2)
+    made = run(tmp_path / "log", kind="unskew_reproductions.formats.yandex:Yandex", max_rejected=0.2)
     assert [(row["position"], row["doc_id"], row["click"]) for row in written(tmp_path)] == [
         (1, "7", 0),
         (2, "3", 1),
@@ -387,8 +387,8 @@ def test_a_format_with_a_reader_of_its_own(run: Ingest, tmp_path: Path) -> None:
     assert made.rows_read == 5
     assert made.rejected.rows == 1
     assert made.rules["clicks_without_impression"].rows == 1
-    with pytest.raises(ConfigError, match="Did you mean yandex"):
-        run(tmp_path / "log", kind="yandx", force=True)
+    with pytest.raises(ConfigError, match="Did you mean metarank"):
+        run(tmp_path / "log", kind="metarnk", force=True)
 
 
 @pytest.mark.parametrize("by", ["doc_id", "position"])

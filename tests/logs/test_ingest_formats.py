@@ -43,6 +43,7 @@ def yandex_page(page: str, docs: list[int], clicked: set[int]) -> list[Cells]:
     return [(page, str(doc), at, int(doc in clicked)) for at, doc in enumerate(docs, 1)]
 
 
+BAIDU, YANDEX = "unskew_reproductions.formats.baidu:Baidu", "unskew_reproductions.formats.yandex:Yandex"
 CASES = {
     # ordinals from 1; the click on h1 has nothing but an ordinal
     "ubi-spec": Case(
@@ -69,7 +70,7 @@ CASES = {
         "ubi", "a*.json", [("a-1", "11", 1, 0), ("a-1", "12", 2, 1), ("b-1", "x", 1, 1)], records=4
     ),
     "baidu": Case(
-        "baidu",
+        BAIDU,
         "",
         [  # the number of the line counts over all files, and the two annotations come first
             ("41-3", "0cc175b9c0f1b6a831c399e269772661", 1, 1),
@@ -94,7 +95,7 @@ CASES = {
         further={"visit_id": ["7"] * 3, "query_id": ["q12", "q12", "q13"]},
     ),
     "yandex": Case(
-        "yandex",
+        YANDEX,
         "",
         [
             *yandex_page("10-3", list(range(101, 111)), {102, 103}),
@@ -214,17 +215,17 @@ def test_what_readers_are_told(tmp_path: Path) -> None:
 
 def test_labels_alone_are_no_log(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no impressions were found in 2 records.*with those of its labels"):
-        command(SAMPLES / "baidu" / "annotations.txt", tmp_path / "out", "baidu")
+        command(SAMPLES / "baidu" / "annotations.txt", tmp_path / "out", BAIDU)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="the folder has no files"):
-        command(tmp_path / "empty", tmp_path / "out", "baidu")
+        command(tmp_path / "empty", tmp_path / "out", BAIDU)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_ranker_is_learned_from_the_folder_that_ingest_wrote(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(SAMPLES / "yandex", tmp_path / "yandex")
-    command(tmp_path / "yandex", folder, "yandex")
+    command(tmp_path / "yandex", folder, YANDEX)
     pairs = {(row["query_id"], row["doc_id"]): None for row in impressions(folder)}
     columns: dict[str, Any] = {
         "query_id": [query for query, _ in pairs],
@@ -307,7 +308,9 @@ def test_items_of_metarank_are_a_table_of_features(tmp_path: Path) -> None:
     [
         ("nowhere.at_all:Reader", "cannot be imported: No module named 'nowhere'"),
         ("json:Reader", "cannot be imported: module 'json' has no attribute 'Reader'"),
-        ("json:JSONDecoder", "no class of readers of a format"),
+        (".formats:Reader", "cannot be imported: "),
+        (":Reader", "cannot be imported: "),
+        ("json:JSONDecoder", "no subclass of unskew.logs.ingest.formats.records.Reader"),
         ("ubu", "Did you mean ubi?"),
     ],
 )

@@ -13,9 +13,9 @@ import pytest
 from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
-from unskew_reproductions.formats.tiangong import TianGong
+from unskew_reproductions.formats import READERS as BESIDE
 
-READERS = NAMED | {"tiangong": TianGong}
+READERS = {**NAMED, **BESIDE}
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 Rows = list[dict[str, Any]]

@@ -21,9 +21,9 @@ from unskew.files import FREE
 from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
-from unskew_reproductions.formats.tiangong import TianGong
+from unskew_reproductions.formats import READERS as BESIDE
 
-READERS = NAMED | {"tiangong": TianGong}
+READERS = {**NAMED, **BESIDE}
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
 EVENT = '{"action_name":"click","query_id":"q","event_attributes":{"object":{"object_id":"a"}}}'
@@ -323,7 +323,7 @@ def test_options_are_checked() -> None:
 def test_a_session_that_shows_documents_without_end_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unskew.logs.ingest.formats.yandex.MOST_SHOWN", 3)
+    monkeypatch.setattr("unskew_reproductions.formats.yandex.MOST_SHOWN", 3)
     (tmp_path / "log").write_text("1\t0\tQ\t1\t1\t1\t2\t3\n1\t1\tQ\t1\t1\t4\n2\t0\tQ\t1\t1\t4\n")
     assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["visit_too_long"]
 

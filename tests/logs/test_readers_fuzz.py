@@ -18,9 +18,9 @@ from unskew.logs.ingest.formats import READERS as NAMED
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.text import TextStream
 from unskew.tables.reading.options import IngestOptions
-from unskew_reproductions.formats.tiangong import TianGong
+from unskew_reproductions.formats import READERS as BESIDE
 
-READERS = NAMED | {"tiangong": TianGong}
+READERS = {**NAMED, **BESIDE}
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = {name: sorted((ROOT / "tests" / "samples" / name).iterdir()) for name in READERS}

@@ -13,12 +13,13 @@ from unskew.logs.log import simulated_by, write_log
 from unskew.measuring import SeedSummary
 from unskew.options.logs import SimulateArguments, TrafficArguments
 from unskew.pages.numbers import Value, command_line, metric_title, with_best
-from unskew.pages.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
+from unskew.pages.origins import GENERATED, behaviour_words, log_origin, simulated_on
 from unskew.pages.page import BEST, Table
-from unskew.simulation import BEHAVIOURS, PositionBias, simulate
+from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import method_term
 from unskew.workflows.twins.simulate import simulate_to, traffic_to
+from unskew_reproductions.behaviours import ClickMatrix
 
 TABLE = Table(
     ("method", "nDCG@10", "ARP"), [["naive", "", ""], ["dla", "", ""], ["ipw", "", ""], ["labeled", "", ""]]
@@ -67,8 +68,9 @@ def test_a_number_alone_or_missing_is_not_marked() -> None:
 
 def test_the_kind_of_a_behaviour_is_told_and_not_its_label() -> None:
     assert behaviour_words(PositionBias(severity=0.5)) == "position bias, severity 0.5"
-    assert behaviour_words(BEHAVIOURS["click_matrix"]()) == "click matrix"
-    twice = simulated_on([PositionBias(), PositionBias()], [real("MQ2008"), GENERATED])
+    assert behaviour_words(ClickMatrix()) == "click matrix"
+    assert behaviour_words(type("Mine", (ClickMatrix,), {"called": ""})()) == "Mine"
+    twice = simulated_on([PositionBias(), PositionBias()], ["the real lists of MQ2008", GENERATED])
     assert twice.startswith(
         "Clicks simulated (position bias, severity 1) on the real lists of MQ2008 and on generated"
     )

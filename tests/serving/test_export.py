@@ -29,9 +29,10 @@ from scipy.stats import kendalltau
 from typer.testing import CliRunner
 
 import unskew
+from tests.helpers.every_method import METHODS
 from unskew.errors import UnskewError
 from unskew.files import read_json
-from unskew.learning.methods import METHODS, PACKAGES
+from unskew.learning.methods import PACKAGES
 from unskew.learning.rankers import DoublyRobustMLP
 from unskew.learning.scoring.model import build
 from unskew.learning.scoring.scorer import Scorer

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.every_method import METHODS
 from unskew.errors import RunError
-from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker, Trees
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load

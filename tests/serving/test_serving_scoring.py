@@ -18,8 +18,9 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.every_method import METHODS
 from unskew.errors import RunError
-from unskew.learning.methods import METHODS, PACKAGES, Context
+from unskew.learning.methods import PACKAGES, Context
 from unskew.learning.rankers import MLP, Linear, Ranker, Trees
 from unskew.learning.rankers.networks import DoublyRobustMLP
 from unskew.learning.rankers.trees import tree_rankers
@@ -99,12 +100,10 @@ def test_every_method_on_every_ranker(method: str, ranker: str, lists: Lists, tm
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "factor": ("vectorization", {"project": "factor"}),
-    "factor of pages": ("vectorization", {"project": "factor", "page_size": 3}),
-    "factor by a tower": ("vectorization", {"project": "factor", "bias": "tower"}),
-    "factor of pages by a tower": ("vectorization", {"project": "factor", "bias": "tower", "page_size": 3}),
-    "pca": ("vectorization", {"project": "pca"}),
-    "labels": ("vectorization", {"project": "labels"}),
+    "a likely vector by a tower": ("vectorization", {"bias": "tower"}),
+    "a likely vector of pages": ("vectorization", {"page_size": 3}),
+    "pca": ("vectorization_projected", {"project": "pca"}),
+    "labels": ("vectorization_projected", {"project": "labels"}),
     "published": ("approximated_dr", {"combination": "published", "centred": False}),
     "two towers": ("dla", {"bias": "tower"}),
     "edot": ("edot", {"dimension": 3}),
@@ -115,6 +114,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_every_variant_of_a_score(name: str, ranker: str, lists: Lists, tmp_path: Path) -> None:
     method, options = VARIANTS[name]
     parity(made(lists, method, RANKERS[ranker], **options), lists, tmp_path / "model")
+
+
+def test_a_score_that_only_its_method_knows_is_refused(lists: Lists, tmp_path: Path) -> None:
+    made(lists, "vectorization_projected", project="factor").save(tmp_path / "model")
+    with pytest.raises(RunError, match="projections:Projected are not known without torch"):
+        Served.load(tmp_path / "model")
+    assert np.isfinite(load(tmp_path / "model").score(lists)).all()
 
 
 @pytest.mark.parametrize("scaling", [*SCALINGS])

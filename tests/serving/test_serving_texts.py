@@ -15,9 +15,10 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.every_method import METHODS
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json
-from unskew.learning.methods import METHODS, Context
+from unskew.learning.methods import Context
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, VanillaMix
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load

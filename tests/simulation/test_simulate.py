@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 import unskew.simulation.simulation as simulation
 from unskew.errors import ConfigError, DataError
+from unskew.options.logs import SimulateArguments
 from unskew.simulation import (
-    BEHAVIOURS,
     LOGGERS,
     Behaviour,
     Cascade,
-    ClickMatrix,
-    DynamicBayesian,
     FeatureLogger,
-    IndividualBias,
-    Mixture,
     PositionBias,
     ScoresLogger,
     Shown,
@@ -31,15 +29,17 @@ from unskew.simulation import (
     logging_scores,
     simulate,
 )
-from unskew.simulation.behaviours.individual import WEIGHTS
 from unskew.simulation.logger import sample_queries
 from unskew.simulation.simulation import lay_out
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew.workflows.twins.simulate import simulate_to
+from unskew_reproductions.behaviours import EVERY, ClickMatrix, DynamicBayesian, IndividualBias, Mixture
+from unskew_reproductions.behaviours.individual import WEIGHTS
 
 THETA = [0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06]
 GAMMA = [0.1, 0.16, 0.28, 0.52, 1.0]
-DEFAULTS = [pytest.param(kind, id=name) for name, kind in BEHAVIOURS.items()]
+DEFAULTS = [pytest.param(kind, id=name) for name, kind in EVERY.items()]
 
 
 def lists_of(*grades: list[int], features: int = 10) -> Lists:
@@ -379,8 +379,8 @@ def test_cutoff(world: Lists) -> None:
     assert simulate(world, "position", pages=500).position.max() == 10
     assert simulate(world, "position", pages=500, cutoff=3).position.max() == 3
     assert simulate(world, "position", pages=500, cutoff=0).position.max() == longest
-    assert simulate(world, "mixture", pages=500).position.max() == longest
-    assert simulate(world, "mixture", pages=500, cutoff=10).position.max() == 10
+    assert simulate(world, Mixture(), pages=500).position.max() == longest
+    assert simulate(world, Mixture(), pages=500, cutoff=10).position.max() == 10
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -615,3 +615,14 @@ def test_truth_of_a_mixture_is_that_of_the_kind_of_the_page(kind: int, factor: C
         at = lists.labels[log.row] == grade
         error = math.sqrt(float((chance[at] * (1 - chance[at])).sum()))
         assert abs(float(log.click[at].sum()) - float(chance[at].sum())) < 5 * error + 1e-6
+
+
+def test_a_behaviour_of_ones_own_is_named_by_its_place(tmp_path: Path) -> None:
+    words = {"lists": ("synthetic",), "queries": 5, "pages": 20, "out": tmp_path / "log.parquet"}
+    place = "unskew.simulation.behaviours.cascade:Cascade"
+    asked = SimulateArguments(**words, behaviour=place)
+    simulate_to(asked)
+    simulate_to(asked.model_copy(update={"behaviour": "cascade", "out": tmp_path / "other.parquet"}))
+    assert pq.read_table(tmp_path / "log.parquet")["click"] == pq.read_table(tmp_path / "other.parquet")["click"]
+    with pytest.raises(ConfigError, match=r"no subclass of unskew.simulation.behaviours.behaviour.Behaviour"):
+        simulate_to(asked.model_copy(update={"behaviour": "json:JSONDecoder"}))

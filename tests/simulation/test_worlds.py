@@ -16,12 +16,14 @@ import pytest
 import torch
 
 import unskew
-from unskew.learning.methods import METHODS, Vectorization
+from tests.helpers.every_method import CALLED, METHODS
+from unskew.learning.methods import Vectorization
 from unskew.learning.rankers import MLP
 from unskew.measuring import ndcg_metric
-from unskew.simulation import Behaviour, ClickMatrix, PositionBias
+from unskew.simulation import Behaviour, PositionBias
 from unskew.simulation.logger import FeatureLogger, Logger, OracleLogger, RandomLogger, logging_scores
 from unskew.types import Array, Lists
+from unskew_reproductions.behaviours import ClickMatrix
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.slow
@@ -100,7 +102,7 @@ def learned(name: str, method: str) -> tuple[float, str, list[float] | None, int
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         how = LONGER if name in EXAMINED else TRAINING
-        run = unskew.learn(log, LIGHTER.get(method, method), ranker=MLP(sizes=(16,)), engine="none", **how)
+        run = unskew.learn(log, LIGHTER.get(method, CALLED[method]), ranker=MLP(sizes=(16,)), engine="none", **how)
     curve = run.propensity()
     worse = sum("shown: worse" in str(warning.message) for warning in said)
     return ndcg(run.score(lists), lists), run.metrics.standing.verdict, curve, worse

@@ -22,7 +22,7 @@ from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paire
 from unskew.pages.console import print_page
 from unskew.studies.compare import simulated as cells
 from unskew.studies.compare.compare import compare
-from unskew.studies.compare.config import asked_for
+from unskew.studies.compare.config import CompareData, asked_for
 from unskew.studies.compare.report import comparison_page, rows_table
 from unskew.studies.compare.simulated import read_data
 from unskew.studies.compare.verdict import Row, best_baseline, marks, with_tests
@@ -176,10 +176,10 @@ def test_the_ranker_of_an_arm_is_part_of_its_cell(tmp_path: Path) -> None:
 
 
 def test_a_method_may_be_trained_in_its_own_way() -> None:
-    methods = [{"name": "pair_debias", "training": {"learning_rate": 0.005}}, {"name": "dla"}]
+    methods = [{"name": "regression_em", "training": {"learning_rate": 0.005}}, {"name": "dla"}]
     arms = {arm.label: arm for arm in asked_for(asked(methods), Path()).arms}
-    assert arms["pair_debias"].points[0].training.learning_rate == 0.005
-    assert arms["pair_debias"].points[0].training.steps == 4  # the rest is the file's
+    assert arms["regression_em"].points[0].training.learning_rate == 0.005
+    assert arms["regression_em"].points[0].training.steps == 4  # the rest is the file's
     assert [point.training for point in arms["naive"].points] == [arms["dla"].points[0].training]
     refuse("methods.0.training: lightgbm grows its own trees", {"name": "lightgbm", "training": {"steps": 3}})
     refuse("methods.0.training.stepps", {"name": "dla", "training": {"stepps": 3}})
@@ -342,3 +342,16 @@ def test_click_ndcg_is_that_of_the_pages() -> None:
         page = log.row[start:end]
         values.append(ndcg_metric(scores[page], log.click[start:end], offsets=[0, len(page)], at=10)[0])
     assert click_ndcg(model, log) == pytest.approx(np.nanmean(values))
+
+
+def test_parts_whose_files_name_other_features_have_one_width(tmp_path: Path) -> None:
+    """LETOR leaves out what is 0: the last feature may be 0 throughout one part."""
+    for name, line in (("train", "1 qid:1 1:1 3:2\n0 qid:1 2:1\n"), ("test", "1 qid:2 1:1\n0 qid:2 2:1\n")):
+        (tmp_path / f"{name}.txt").write_text(line)
+    parts = read_data(CompareData(lists="train.txt", validation="test.txt", test=["test.txt"]), tmp_path)
+    assert parts.validation is not None
+    assert [part.features.tolist() for part in (parts.train, parts.validation)] == [
+        [[1, 0, 2], [0, 1, 0]],
+        [[1, 0, 0], [0, 1, 0]],
+    ]
+    assert parts.test.dim == 3

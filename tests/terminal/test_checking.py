@@ -92,6 +92,8 @@ def test_configs_by_name() -> None:
         table_of("kind", {}, kinds)
     with pytest.raises(ConfigError, match=r"kind\.name: unknown name 3\."):
         table_of("kind", {"name": 3}, kinds)
+    with pytest.raises(ConfigError, match="unknown name"):
+        table_of("kind", {"name": ["outer"]}, kinds, Outer)
     with pytest.raises(ConfigError, match=r"kind\.mots: unknown key\. Did you mean most\?"):
         table_of("kind", {"name": "outer", "mots": 2.0}, kinds)
     with pytest.raises(ConfigError, match=r"engine=: unknown name 'duck'\. Did you mean duckdb\?"):

@@ -152,9 +152,8 @@ def test_help_has_its_short_flag_whoever_looked_at_a_command_before() -> None:
 
 def test_every_command_is_a_function_of_its_name() -> None:
     for command in COMMANDS:
-        if command.__name__ != "reproduce":  # it comes with a clone
-            assert command.__name__ in unskew.__all__
-            assert inspect.isfunction(getattr(unskew, command.__name__))
+        assert command.__name__ in unskew.__all__
+        assert inspect.isfunction(getattr(unskew, command.__name__))
     assert 30 <= len(unskew.__all__) <= 70
     assert dir(unskew) == unskew.__all__
 

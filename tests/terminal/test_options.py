@@ -16,9 +16,7 @@ from unskew.options import VERBS
 from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
 from unskew.simulation import Simulation, SimulationKeywords, Traffic, TrafficKeywords
 
-FUNCTIONS = {
-    name: getattr(unskew, name) for name in VERBS if name not in ("reproduce", "simulate", "traffic", "twin")
-}
+FUNCTIONS = {name: getattr(unskew, name) for name in VERBS if name not in ("simulate", "traffic", "twin")}
 """What each command calls; who simulates into a file takes the options as they are."""
 APART = {"command", "console", "json", "tell", "report"}
 """What functions are handed besides options: what was typed, and whom to tell."""

@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 import unskew
+from unskew.diagnosis.click_models import CLICK_MODELS
 from unskew.errors import CANNOT_TELL, NO, STATUSES
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
@@ -30,7 +31,6 @@ from unskew.terminal import doctor as doctors
 from unskew.terminal import output
 from unskew.terminal.flags import completes, flat, known_names
 from unskew.terminal.main import COMMANDS, PANELS, app, called, main, tell_warning
-from unskew_reproductions.recipe import recipe_names
 
 torch.set_num_threads(1)
 
@@ -124,7 +124,6 @@ def words_of(command: str, folder: Path) -> list[object]:
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
         "plan": (log, "--shares", "0.2", "--pages", "300", "--repeats", 1, "--out", again / "plan.html"),
         "compare": (folder / "compare.toml", "--jobs", 1),
-        "reproduce": (),
         "report": (folder / "run", again / "diagnosis", "--out", again / "joined.html"),
     }
     alone = [each.__name__ for each in PANELS["About"]]
@@ -156,8 +155,6 @@ def test_json_tells_what_the_files_hold(world: Path) -> None:
     assert [each["name"] for each in told] == list(LEARNERS)
     one = json.loads(run("catalogue", "methods", "dla", "--json").stdout)
     assert one == next(each for each in told if each["name"] == "dla")
-    recipes = json.loads(run("reproduce", "--json").stdout)
-    assert sorted(recipes) == sorted(recipe_names())
 
 
 def test_lists_of_names(world: Path) -> None:
@@ -297,10 +294,10 @@ def test_names_are_completed_as_the_tables_have_them() -> None:
         ("behaviours", BEHAVIOURS),
         ("loggers", LOGGERS),
         ("formats", READERS),
+        ("click_models", CLICK_MODELS),
     ):
         assert known_names(what) == list(table)
-    assert known_names("recipes") == sorted(recipe_names())
-    assert completes("methods")("tower") == ["tower_dropout"]
+    assert completes("methods")("vec") == ["vectorization"]
     assert completes("formats", *KINDS)("c") == ["csv"]
     assert completes(None, "kci", "gsq")("g") == ["gsq"]
 

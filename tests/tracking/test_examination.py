@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.every_method import METHODS
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods import (
-    DLA,
-    METHODS,
-    Additive,
-    GradientReversal,
-    MethodConfig,
-    PairDebias,
-    RegressionEM,
-    TowerDropout,
-)
+from unskew.learning.methods import DLA, Additive, MethodConfig, RegressionEM
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
@@ -27,6 +19,7 @@ from unskew.simulation import PositionBias, simulate
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import LogData
+from unskew_reproductions.methods import GradientReversal, PairDebias, TowerDropout
 
 CURVE = (0.7, 0.5, 0.35, 0.2, 0.1)
 QUERIES, K = 4, len(CURVE)

@@ -18,10 +18,11 @@ import torch
 
 import unskew
 from tests.helpers.asked import settings
+from tests.helpers.every_method import CALLED, METHODS
 from unskew.errors import ConfigError, DataError, RunError, Unproven
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.training import Training, decay_for
-from unskew.learning.methods import METHODS, Labeled
+from unskew.learning.methods import Labeled
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_file import available
@@ -67,7 +68,7 @@ def same(first: Run | Model, second: Run | Model) -> bool:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns_something(log: Log, fresh: Lists, method: str) -> None:
     random = unskew.measure_ranking(np.random.default_rng(0).random(len(fresh.features)), fresh)
-    model = unskew.learn(log, method, steps=60, **QUICK)
+    model = unskew.learn(log, CALLED[method], steps=60, **QUICK)
     learned = unskew.measure_ranking(model.score(fresh), fresh)
     assert learned.means["ndcg@10"] > random.means["ndcg@10"] + 0.02
 
@@ -75,15 +76,15 @@ def test_every_method_learns_something(log: Log, fresh: Lists, method: str) -> N
 @cache
 def honest(method: str) -> Run:
     """Learned from the log as it is."""
-    return unskew.learn(make_log(), method, steps=8, seed=3, **QUICK)
+    return unskew.learn(make_log(), CALLED[method], steps=8, seed=3, **QUICK)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_seed_decides_everything(log: Log, method: str) -> None:
     first = honest(method)
     torch.manual_seed(99)  # what the caller does with torch's random state is no matter
-    assert same(first, unskew.learn(log, method, steps=8, seed=3, **QUICK))
-    assert not same(first, unskew.learn(log, method, steps=8, seed=4, **QUICK))
+    assert same(first, unskew.learn(log, CALLED[method], steps=8, seed=3, **QUICK))
+    assert not same(first, unskew.learn(log, CALLED[method], steps=8, seed=4, **QUICK))
 
 
 def test_the_callers_random_state_is_left_alone(log: Log) -> None:
@@ -98,7 +99,7 @@ def test_the_callers_random_state_is_left_alone(log: Log) -> None:
 def test_labels_are_never_read(log: Log, method: str) -> None:
     garbage = np.random.default_rng(1).integers(-7, 99, len(log.lists.labels)).astype(np.int16)
     poisoned = replace(log, lists=replace(log.lists, labels=garbage))
-    assert same(honest(method), unskew.learn(poisoned, method, steps=8, seed=3, **QUICK))
+    assert same(honest(method), unskew.learn(poisoned, CALLED[method], steps=8, seed=3, **QUICK))
 
 
 def test_the_upper_bound_does_read_labels(log: Log) -> None:
@@ -357,9 +358,9 @@ def interrupt_at(step: int) -> Any:
 
 @pytest.mark.parametrize("method", ["dla", "regression_em", "pair_debias"])
 def test_an_interrupted_run_is_usable_and_goes_on(log: Log, tmp_path: Path, method: str) -> None:
-    whole = unskew.learn(log, method, steps=25, out=tmp_path / "whole", **QUICK)
+    whole = unskew.learn(log, CALLED[method], steps=25, out=tmp_path / "whole", **QUICK)
 
-    stopped = unskew.learn(log, method, steps=25, out=tmp_path / "run", report=interrupt_at(10), **QUICK)
+    stopped = unskew.learn(log, CALLED[method], steps=25, out=tmp_path / "run", report=interrupt_at(10), **QUICK)
     assert status(tmp_path / "run") == "interrupted"
     assert read(tmp_path / "run", "run.json")["steps"] == 10
     assert same(stopped, unskew.load(tmp_path / "run"))
@@ -367,7 +368,12 @@ def test_an_interrupted_run_is_usable_and_goes_on(log: Log, tmp_path: Path, meth
 
     seen: list[int] = []
     resumed = unskew.learn(
-        log, method, steps=25, out=tmp_path / "run", report=lambda progress: seen.append(progress.step), **QUICK
+        log,
+        CALLED[method],
+        steps=25,
+        out=tmp_path / "run",
+        report=lambda progress: seen.append(progress.step),
+        **QUICK,
     )
     assert seen == [15, 20, 25]
     assert status(tmp_path / "run") == "finished"

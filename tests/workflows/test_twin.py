@@ -19,6 +19,7 @@ from unskew.types import Lists, Log
 from unskew.workflows.twins.fitting import grades
 from unskew.workflows.twins.simulate import twin_to
 from unskew.workflows.twins.twin import Twin, shuffled
+from unskew_reproductions.behaviours import DynamicBayesian
 
 MODELS = ("pbm", "dbn")
 
@@ -87,7 +88,7 @@ def test_what_the_log_does_not_tell_is_said(lists: Lists) -> None:
 
 
 def test_people_who_read_on_until_satisfied_are_not_position_based(lists: Lists) -> None:
-    log = unskew.simulate(lists, "dynamic_bayesian", pages=6000, randomized=0.1, seed=0)
+    log = unskew.simulate(lists, DynamicBayesian(), pages=6000, randomized=0.1, seed=0)
     made = unskew.twin(log, models=MODELS)
     assert made.model.name == "dbn"
     assert off(portrait(log), portrait(made.simulate(seed=3)), errors=4) == []

@@ -15,7 +15,7 @@ HEAD = ("key", "what it may be", "default", "")
 
 def catalogue_pages() -> dict[str, str]:
     """Place and text of the pages of settings."""
-    all_of = catalogue()
+    all_of = catalogue().kinds
     training = all_of["training"][0]
     return {
         "methods.md": _named_page(
@@ -39,7 +39,7 @@ def catalogue_pages() -> dict[str, str]:
         ),
         "recipes.md": _file_page(
             "Recipes",
-            "What `unskew reproduce` runs, see [reproducing](../how_to/reproduce.md). There are "
+            "What `python -m unskew_reproductions` runs, see [reproducing](../how_to/reproduce.md). There are "
             f"{', '.join(f'`{name}`' for name in recipe_names())}.",
             described(Recipe, "recipe"),
         ),
@@ -58,9 +58,9 @@ def _named_page(title: str, about: str, things: Iterable[Described]) -> str:
 
 def _named(thing: Described) -> list[str]:
     """The section of a method, ranker or behaviour."""
-    paper = [f"Paper: {thing['reference']}", ""] if thing["reference"] else []
-    own = ["No settings.", ""] if not thing["settings"] else setting_table(thing["settings"])
-    return [f"## {thing['name']}", "", *prose(thing["help"]), *paper, f"In Python `{thing['python']}`.", "", *own]
+    paper = [f"Paper: {thing.reference}", ""] if thing.reference else []
+    own = ["No settings.", ""] if not thing.settings else setting_table(thing.settings)
+    return [f"## {thing.name}", "", *prose(thing.help), *paper, f"In Python `{thing.python}`.", "", *own]
 
 
 def _behaviours_page(all_of: dict[str, list[Described]]) -> str:
@@ -81,7 +81,7 @@ def _behaviours_page(all_of: dict[str, list[Described]]) -> str:
 
 
 def _file_page(title: str, about: str, file: Described) -> str:
-    return "\n".join([f"# {title}", "", about, "", *prose(file["help"]), *setting_table(file["settings"])])
+    return "\n".join([f"# {title}", "", about, "", *prose(file.help), *setting_table(file.settings)])
 
 
 def _run_file_page(file: Described, training: Described) -> str:
@@ -94,11 +94,11 @@ def _run_file_page(file: Described, training: Described) -> str:
             "`training=unskew.Training(...)`. Keys of `[method]` are on the page of [methods](methods.md), those "
             "of `[ranker]` on that of [rankers](rankers.md).",
             "",
-            *setting_table(file["settings"]),
+            *setting_table(file.settings),
             "## training",
             "",
-            *prose(training["help"]),
-            *setting_table(training["settings"], "training."),
+            *prose(training.help),
+            *setting_table(training.settings, "training."),
         ]
     )
 
@@ -111,14 +111,14 @@ def setting_table(settings: Iterable[Setting], before: str = "") -> list[str]:
 def flattened(settings: Iterable[Setting], before: str = "") -> Iterator[tuple[str, Setting]]:
     """Every setting under its whole key, and after a table what is in it."""
     for setting in settings:
-        yield before + setting["name"], setting
-        yield from flattened(setting.get("settings", ()), f"{before}{setting['name']}.")
+        yield before + setting.name, setting
+        yield from flattened(setting.settings or (), f"{before}{setting.name}.")
 
 
 def _row(key: str, setting: Setting) -> tuple[str, str, str, str]:
-    choices = " ".join(code(choice) for choice in setting["choices"])
-    kind = ", ".join([choices or setting["type"], *setting["bounds"]])
-    default = "needed" if setting["required"] else code(setting["default"]) or "none"
-    if "settings" in setting and not setting["required"]:
-        default = "" if setting["default"] else "none"
-    return f"`{key}`", kind, default, setting["help"]
+    choices = " ".join(code(choice) for choice in setting.choices)
+    kind = ", ".join([choices or setting.type, *setting.bounds])
+    default = "needed" if setting.required else code(setting.default) or "none"
+    if setting.settings is not None and not setting.required:
+        default = "" if setting.default else "none"
+    return f"`{key}`", kind, default, setting.help

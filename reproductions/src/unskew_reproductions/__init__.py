@@ -1,4 +1,4 @@
-"""Tables and figures of papers, tried again: what `unskew reproduce` runs."""
+"""Tables and figures of papers, tried again: what `python -m unskew_reproductions` runs."""
 
 from unskew_reproductions.reproduce import Reproduction, recipes, reproduce
 

@@ -14,8 +14,8 @@ from unskew.errors import DataError, Option
 from unskew.files import WRITERS, complete_file
 from unskew.settings import checked, known
 from unskew.studies.compare.config import SyntheticLists
-from unskew.tables.lists.letor import PRESETS, preset_files
 from unskew.tables.lists.svmlight import read_blocks
+from unskew_reproductions.formats.labelled import PRESETS, preset_files
 from unskew_reproductions.recipe import sources
 
 NAMES = ("yahoo", "istella", "mq2008", "mslr", "generated")
@@ -96,7 +96,9 @@ def _source(name: str, found: Found | None, work: Path) -> DataSet:
     about = sources()[name]
     data, title = {}, about["title"]
     if found is not None and found[1]:
-        data = {"preset": found[1], "folder": str(found[0].resolve())}
+        files = preset_files(found[1], PRESETS[found[1]], found[0].resolve(), 1)
+        parts = ([str(path) for path in part] for part in files)
+        data = dict(zip(("lists", "validation", "test"), parts, strict=True))
     elif found is not None:
         data, title = cut_sample(found[0], work), f"{title}, a sample"
     return DataSet(name, title, data, bool(about.get("paper")))

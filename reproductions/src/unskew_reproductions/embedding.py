@@ -16,7 +16,7 @@ import torch
 
 from unskew import __version__
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods.base_vectors import base_vector, moments, principal_direction
+from unskew.learning.methods.base_vectors import base_vector, moments
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod
 from unskew.learning.rankers import RANKERS
 from unskew.learning.scoring.model import Model, load_model
@@ -37,6 +37,7 @@ from unskew.workflows.runs.learn import learn
 from unskew_reproductions.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew_reproductions.data import DataSet
 from unskew_reproductions.figures import embedding_figure, sweep_figure
+from unskew_reproductions.methods.found_vectors import principal_direction
 from unskew_reproductions.recipe import Claim, Recipe
 from unskew_reproductions.trial import How, Tried
 

@@ -28,7 +28,7 @@ from unskew.errors import ConfigError
 from unskew.files import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
 from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
-from unskew.pages.origins import GENERATED, real, simulated_on
+from unskew.pages.origins import GENERATED, simulated_on
 from unskew.pages.page import Page, Section, write_page
 from unskew.results import Result, plain
 from unskew.settings import listed
@@ -137,7 +137,7 @@ def reproduce(
         tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, how)
         page = reproduction_page(recipe, chosen, tried, quick=quick, changes=changes)
         asked = {"data": list(data), "on": list(on)} | given | {"quick": quick} | dict(size or {})
-        again = command_line("reproduce", name, **asked, out=out)
+        again = command_line(name, **asked, out=out).replace("unskew", "python -m unskew_reproductions", 1)
         page = replace(page, origin=origin_of(recipe, chosen, how), command=again)
         with complete_file(place / "numbers.parquet") as path:
             pq.write_table(numbers_table(tried.records), path)
@@ -174,7 +174,7 @@ def reproduction_page(
 
 def origin_of(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> str:
     """What was simulated and what was real."""
-    lists = [GENERATED if source.name == "generated" else real(source.title) for source in chosen]
+    lists = [GENERATED if source.name == "generated" else f"the real lists of {source.title}" for source in chosen]
     if recipe.kind == "inference":
         return f"Models with random weights, timed on {listed(lists)}; there are no clicks."
     asked = asked_for(how.content(recipe, recipe.panels[0], chosen[0]), Path())

@@ -204,9 +204,3 @@ def lipschitz_penalty(o: Tensor, documents: Tensor, *, weights: Tensor, signs: T
     """Mean over documents [n, D], weighted, and ranks of || grad_x o_p(x) ||^2, o [n, P], for random signs [P]."""
     (gradient,) = torch.autograd.grad((o * signs).sum(), documents, create_graph=True)
     return (weights * gradient.square().sum(-1)).sum() / (weights.sum().clamp(min=1e-12) * o.shape[-1])
-
-
-def published_penalty(o: Tensor, documents: Tensor) -> Tensor:
-    """sum (d g / d X)^2 with g = mean(o D), D = 10 for a random tenth of o [n, P] and 0 elsewhere."""
-    (gradient,) = torch.autograd.grad((o * (torch.rand_like(o) < 0.1) * 10).mean(), documents, create_graph=True)
-    return gradient.square().sum()

@@ -332,7 +332,7 @@ OF_INGEST = (
     *("positions_from", "time_zone"),
 )
 """Arguments of `ingest` that other verbs do not take."""
-ELSEWHERE = "what is said of reading goes to unskew.log_from_table, which learn takes, or to unskew.ingest"
+ELSEWHERE = "these are arguments of unskew.ingest (of files) and unskew.log_from_table; give what they make of it"
 
 
 def opened(

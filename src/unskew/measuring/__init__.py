@@ -4,7 +4,6 @@ from unskew.measuring.clicks import auc_metric as auc_metric
 from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
-from unskew.measuring.cmip import cmip_metric as cmip_metric
 from unskew.measuring.counterfactual.evidence import ClickEvidence as ClickEvidence
 from unskew.measuring.counterfactual.evidence import GainEstimate as GainEstimate
 from unskew.measuring.counterfactual.examination import examination_of as examination_of

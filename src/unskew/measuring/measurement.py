@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unskew.measuring.cmip import Cmip
 from unskew.measuring.counterfactual.evidence import ClickEvidence
 from unskew.measuring.experiments.tests import paired_bootstrap, paired_t_test
 from unskew.measuring.ranking import RankingReport
@@ -70,10 +69,8 @@ class Measurement(Result):
     """The same by how often queries are asked."""
     pages: Mapping[str, float] | None = None
     """How well it orders the results of logged pages, by name of the metric."""
-    cmip: Cmip | None = None
-    """What is left of the logging ranking."""
     clicks: Mapping[str, float | list[float]] | None = None
     """How well the run's click model foretells a log."""
     evidence: ClickEvidence | None = None
     """What clicks say of it, with a verdict."""
-    absent = ("against", "ranking", "frequency", "pages", "cmip", "clicks", "evidence")
+    absent = ("against", "ranking", "frequency", "pages", "clicks", "evidence")

@@ -32,6 +32,5 @@ VERBS: dict[str, type[VerbOptions]] = {
     "demo": runs.DemoArguments,
     "plan": runs.PlanArguments,
     "compare": runs.CompareArguments,
-    "reproduce": runs.ReproduceArguments,
 }
 """The options of each verb."""

@@ -1,8 +1,11 @@
 """Options of the verbs that make, reduce and track logs, look for bias in them, and report on it."""
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 from unskew.options.base import (
     COLUMNS,
@@ -23,6 +26,7 @@ from unskew.options.base import (
     argument,
     option,
 )
+from unskew.settings import Config
 
 _LOGGER = option("svm", "What ranked the pages: svm, random, oracle, feature.", table="loggers")
 
@@ -34,7 +38,7 @@ class IngestArguments(OnEngine):
     out: Place = option(..., "Folder to write.")
     format: str | None = option(
         None,
-        "parquet, csv, tsv, jsonl, ubi, baidu, yandex, metarank, or a reader of yours as module:Class.",
+        "parquet, csv, tsv, jsonl, ubi, metarank, or a reader of yours as module:Class.",
         known=("parquet", "csv", "tsv", "jsonl"),
         table="formats",
     )
@@ -85,7 +89,34 @@ class CountsArguments(OnEngine):
     force: bool = FORCE
 
 
-class SimulateArguments(Synthetic):
+class LogOptions(Config):
+    """How long a simulated log is, and which pages are in it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    pages: int | None = option(None, "Result pages to draw; give these, or clicks.", ge=0)
+    clicks: int | None = option(None, "The log ends with the first page that reaches as many clicks.", ge=0)
+    randomized: float = option(
+        0.0, "Share of pages whose results are shuffled: the same ones, every impression marked.", ge=0, le=1
+    )
+    cutoff: int | None = option(
+        None,
+        "Results of a page; 0 shows the whole list. The behaviour says unless given: mostly 10.",
+        ge=0,
+    )
+    drop_clickless: bool = option(False, "Leave out pages without a click, and do not count them.")
+
+
+class SimulationOptions(LogOptions):
+    """What a simulated log depends on besides lists, behaviour and logger."""
+
+    truth: bool = option(
+        False, "Add the columns true_examination, given the earlier clicks of the page, and true_relevance."
+    )
+    seed: int = SEED
+
+
+class SimulateArguments(SimulationOptions, Synthetic):
     """Show labelled lists to simulated people and log what they click; or simulate a twin of a log."""
 
     lists: Files = option(..., "LETOR file (may be repeated), or synthetic.")
@@ -96,15 +127,8 @@ class SimulateArguments(Synthetic):
         flag=("--behaviour", "--behavior"),
         table="behaviours",
     )
-    pages: int | None = option(None, "Result pages to show.", ge=1)
-    clicks: int | None = option(None, "Stop at this many clicks instead.", ge=1)
-    seed: int = SEED
     logger: Text = _LOGGER
     config: Place = option(None, "TOML with [behaviour] and [logger] settings.")
-    cutoff: int | None = option(None, "Results per page; 0 shows the whole list.", ge=0)
-    randomized: float | None = option(None, "Share of pages with a shuffled list; 0.", ge=0, le=1)
-    drop_clickless: bool = option(False, "Leave out pages without a click.")
-    truth: bool = option(False, "Add columns true_examination and true_relevance.")
     doc_ids: bool = DOC_IDS
     force: bool = FORCE
 
@@ -124,34 +148,55 @@ class TwinArguments(VerbOptions):
     force: bool = FORCE
 
 
-class TrafficArguments(Synthetic):
+class TrafficOptions(Config):
+    """What the log of a simulated search engine depends on, as far as the command line says it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    pages: int = option(..., "Result pages to show.", ge=0)
+    days: float = option(60.0, "Days that they are spread over; more is searched by day than by night.", gt=0)
+    start: Annotated[date, Typed(str), Field(strict=False)] = option(
+        date(2024, 1, 1), "First day (UTC); 2024-01-01."
+    )
+    skew: float = option(1.0, "Power of a query's popularity; 0 draws all queries alike.", ge=0)
+    shuffled: float = option(0.02, "Share of pages in random order, every slot marked `randomized`.", ge=0, le=1)
+    random_top: float = option(
+        0.02, "Share of pages whose first slot has a document at random; that slot alone is marked.", ge=0, le=1
+    )
+    seed: int = SEED
+
+
+class TrafficArguments(TrafficOptions, Synthetic):
     """Simulate a search engine: months of pages, frequent and rare queries, display and dwell times."""
 
     lists: Files = option(..., "LETOR file (may be repeated), or synthetic.")
     out: Place = option(..., "Parquet file to write.")
-    pages: int = option(..., "Result pages to show.", ge=1)
-    days: float | None = option(None, "Days that they are spread over; 60.", ge=0)
-    start: str | None = option(None, "First day, as 2024-01-01.")
-    skew: float | None = option(None, "Power of a query's popularity; 1.", ge=0)
-    shuffled: float | None = option(None, "Share of shuffled pages; 0.02.", ge=0, le=1)
-    random_top: float | None = option(None, "Share of pages with a random first result; 0.02.", ge=0, le=1)
     logger: Text = _LOGGER
     truth: bool = option(False, "Add columns of what is true.")
-    seed: int = SEED
     doc_ids: bool = DOC_IDS
     force: bool = FORCE
 
 
-class DisplayTimesArguments(OnEngine):
+class DisplayTimesOptions(Config):
+    """How examination is learned, as far as the command line says it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    seen: float = option(5.0, "Seconds of display beyond which a result counts as examined.", gt=0)
+    unseen: float = option(1.0, "Seconds of display below which it counts as not examined.", gt=0)
+    own_click: bool = option(
+        False,
+        "Judge by a result's own click too, as published; examination then follows relevance.",
+    )
+    trees: int = option(100, "How many trees are grown.", ge=1)
+    seed: int = SEED
+
+
+class DisplayTimesArguments(DisplayTimesOptions, OnEngine):
     """Learn from display times whether a result was looked at."""
 
     log: Place = argument(LOG)
     out: Place = option(..., "Folder to write: the model, and a report.")
-    seen: float = option(5.0, "Seconds of display beyond which a result was examined.")
-    unseen: float = option(1.0, "Seconds of display below which it was not.")
-    own_click: bool = option(False, "Judge by a result's own click too, as published.")
-    trees: int = option(100, "Trees to grow.", ge=1)
-    seed: int = SEED
     force: bool = FORCE
 
 

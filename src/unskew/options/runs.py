@@ -280,29 +280,6 @@ class CompareArguments(VerbOptions):
     force: bool = FORCE
 
 
-class ReproduceArguments(VerbOptions):
-    """Try a table or figure of a paper again, and show its numbers beside what comes out."""
-
-    name: str | None = argument("Recipe; without one they are listed.", default=None, table="recipes")
-    data: Annotated[tuple[Path | str, ...] | None, Typed(list[Path])] = option(
-        None, "Folder with data sets; may be repeated. Without it UNSKEW_DATA names one."
-    )
-    on: Annotated[tuple[str, ...] | None, Typed(list[str])] = option(
-        None,
-        "Data set: yahoo, istella, mq2008, mslr, generated; may be repeated.",
-        known=("yahoo", "istella", "mq2008", "mslr", "generated"),
-    )
-    out: Place = option(None, "Folder to write, instead of the usual one.")
-    seeds: int | None = option(None, "How many, instead of the recipe's.", ge=1)
-    pages: int | None = option(None, "Pages of each log, instead of the recipe's.", ge=1)
-    steps: int | None = option(None, "Training steps, instead of the recipe's.", ge=1)
-    quick: bool = option(False, "Tiny: see that it runs, not what comes out.")
-    queries: int | None = option(None, "Queries of generated lists.", ge=2)
-    features: int | None = option(None, "Features of generated lists.", ge=4)
-    jobs: int | None = option(None, "Processes; two where processors and memory allow, unless given.", ge=1)
-    force: bool = FORCE
-
-
 class ExploreArguments(VerbOptions):
     """Which pages a server leaves to chance, and how."""
 

@@ -135,8 +135,8 @@ def around(summary: SeedSummary) -> dict[str, Any]:
 def command_line(name: str, *arguments: object, **flags: object) -> str:
     """A command as it is typed; flags that are None, False or empty are left out.
 
-    >>> command_line("reproduce", "lbd-eta", on=["mq2008", "generated"], quick=True, seeds=None, out="my runs")
-    "unskew reproduce lbd-eta --on mq2008 --on generated --quick --out 'my runs'"
+    >>> command_line("learn", "log", factor=["device", "media"], force=True, seed=None, out="my runs")
+    "unskew learn log --factor device --factor media --force --out 'my runs'"
     """
     words = ["unskew", name, *map(str, arguments)]
     for key, value in flags.items():

@@ -8,10 +8,6 @@ from unskew.simulation.behaviours.behaviour import Outcome as Outcome
 from unskew.simulation.behaviours.behaviour import Shown as Shown
 from unskew.simulation.behaviours.behaviour import relevance_probability as relevance_probability
 from unskew.simulation.behaviours.cascade import Cascade as Cascade
-from unskew.simulation.behaviours.dynamic_bayesian import DynamicBayesian as DynamicBayesian
-from unskew.simulation.behaviours.individual import IndividualBias as IndividualBias
-from unskew.simulation.behaviours.matrix import ClickMatrix as ClickMatrix
-from unskew.simulation.behaviours.mixture import Mixture as Mixture
 from unskew.simulation.behaviours.page import WholePage as WholePage
 from unskew.simulation.behaviours.position import PositionBias as PositionBias
 from unskew.simulation.behaviours.trust import TrustBias as TrustBias
@@ -28,7 +24,6 @@ from unskew.simulation.logger import find_logger
 from unskew.simulation.logger import logging_scores as logging_scores
 from unskew.simulation.search_engine import Traffic as Traffic
 from unskew.simulation.search_engine import TrafficKeywords as TrafficKeywords
-from unskew.simulation.simulation import LogOptions as LogOptions
 from unskew.simulation.simulation import Simulation as Simulation
 from unskew.simulation.simulation import SimulationKeywords as SimulationKeywords
 from unskew.types import Lists, Log
@@ -37,11 +32,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
     "position": PositionBias,
     "cascade": Cascade,
     "user_browsing": UserBrowsing,
-    "dynamic_bayesian": DynamicBayesian,
     "trust": TrustBias,
-    "click_matrix": ClickMatrix,
-    "mixture": Mixture,
-    "individual": IndividualBias,
     "page": WholePage,
 }
 """User behaviours by the name that a run file or the command line uses."""
@@ -65,7 +56,7 @@ def simulate(
     >>> log.click.tolist(), log.position.tolist()
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
-    people = named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour
+    people = named("behaviour", behaviour, BEHAVIOURS, Behaviour) if isinstance(behaviour, str) else behaviour
     return checked(Simulation, {**options, "behaviour": people, "logger": find_logger(logger)}, None).draw(lists)
 
 

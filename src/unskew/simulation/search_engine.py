@@ -20,10 +20,10 @@ from datetime import date
 from typing import Annotated, TypedDict
 
 import numpy as np
-from pydantic import Field, SerializeAsAny
+from pydantic import ConfigDict, Field, SerializeAsAny
 
 from unskew.errors import DataError
-from unskew.settings import Config
+from unskew.options.logs import TrafficOptions
 from unskew.simulation.behaviours.behaviour import Outcome, Probability, Shown, at_ranks
 from unskew.simulation.behaviours.trust import TrustBias
 from unskew.simulation.logger import Logger, SvmLogger, logging_scores
@@ -58,17 +58,11 @@ class TrafficKeywords(TypedDict, total=False):
     seed: int
 
 
-class Traffic(Config):
+class Traffic(TrafficOptions):
     """All that the log of a simulated search engine depends on besides its lists."""
 
-    pages: Annotated[int, Field(ge=0)]
-    """Result pages."""
-    days: Annotated[float, Field(gt=0)] = 60.0
-    """Length of the log; more is searched by day than by night."""
-    start: Annotated[date, Field(strict=False)] = date(2024, 1, 1)
-    """Its first day (UTC)."""
-    skew: Annotated[float, Field(ge=0)] = 1.0
-    """Power s of a query's popularity; 0 draws all queries alike."""
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     trust: TrustBias = SCREEN
     """θ, ε⁺, ε⁻ of the ranks, and relevance g of the grades."""
     reading: Probability = 0.8
@@ -77,16 +71,10 @@ class Traffic(Config):
     """What ranks the pages."""
     jitter: Annotated[float, Field(ge=0)] = 0.5
     """How much the order of a query changes from page to page: Gumbel noise, in standard deviations of a score."""
-    shuffled: Probability = 0.02
-    """Share of pages in random order, every slot marked `randomized`."""
-    random_top: Probability = 0.02
-    """Share of pages whose first slot has a document at random; that slot alone is marked."""
     cutoff: Annotated[int, Field(ge=1, le=32_767)] = 10
     """Results of a page."""
     timed: Probability = 0.7
     """Share of pages whose screen reports display times; they are missing elsewhere."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """The same seed gives the same log."""
 
     def draw(self, lists: Lists) -> Log:
         """The log, in the order of time, with the columns timestamp, display_time, dwell_time, and the truth.

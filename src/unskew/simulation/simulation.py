@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import ConfigDict, SerializeAsAny, model_validator
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.settings import Config
+from unskew.options.logs import SimulationOptions
 from unskew.simulation.behaviours.behaviour import Behaviour, Outcome, Shown
 from unskew.simulation.logger import Logger, SvmLogger, logging_scores
 from unskew.types import Array, Lists, Log
@@ -24,27 +24,6 @@ PATIENCE = 200_000
 """Pages after which a simulation gives up that waits for clicks and finds next to none."""
 SCARCE = 1e-4
 """Kept pages, or clicks, per drawn page that count as next to none."""
-
-
-class LogOptions(Config):
-    """How long a simulated log is, and which pages are in it."""
-
-    pages: Annotated[int, Field(ge=0)] | None = None
-    """Result pages to draw; give these or `clicks`."""
-    clicks: Annotated[int, Field(ge=0)] | None = None
-    """The log ends with the first page that reaches as many clicks."""
-    randomized: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of pages whose results are shuffled: the same ones, every impression marked."""
-    cutoff: Annotated[int, Field(ge=0)] | None = None
-    """Results of a page; 0 shows the whole list, none leaves it to the behaviour: 10, for a mixture the list."""
-    drop_clickless: bool = False
-    """Leave out pages without a click, and do not count them."""
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
-        if (self.pages is None) == (self.clicks is None):
-            raise ValueError(("give ", Option("pages"), " or ", Option("clicks"), ", one of the two"))
-        return self
 
 
 class SimulationKeywords(TypedDict, total=False):
@@ -59,17 +38,21 @@ class SimulationKeywords(TypedDict, total=False):
     seed: int
 
 
-class Simulation(LogOptions):
+class Simulation(SimulationOptions):
     """All that a simulated log depends on besides its lists."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     behaviour: SerializeAsAny[Behaviour]
     """How people click."""
     logger: SerializeAsAny[Logger] = SvmLogger()
     """What ranked the pages."""
-    truth: bool = False
-    """Add the columns `true_examination`, given the earlier clicks of the page, and `true_relevance`."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """The same seed gives the same log."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.pages is None) == (self.clicks is None):
+            raise ValueError(("give ", Option("pages"), " or ", Option("clicks"), ", one of the two"))
+        return self
 
     def draw(self, lists: Lists) -> Log:
         """Show the lists and log the clicks."""

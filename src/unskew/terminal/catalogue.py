@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import BaseModel
 
-from unskew.results import plain
-from unskew.settings import known, paper, says
+from unskew.results import Result, plain
+from unskew.settings import kind_of, known, paper, says
+from unskew.tables.lists import scaling
 from unskew.terminal.flags import known_names
 
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
@@ -24,7 +26,8 @@ Schema = Mapping[str, Any]
 """A part of a JSON schema."""
 
 
-class Setting(TypedDict):
+@dataclass(frozen=True)
+class Setting(Result):
     """One setting of a config class."""
 
     name: str
@@ -32,17 +35,19 @@ class Setting(TypedDict):
     """In words: number, list of whole numbers, table."""
     required: bool
     default: object
-    """As JSON has it; null where there is none, or where none is the default."""
-    bounds: list[str]
+    """As JSON has it; None where there is none, or where none is the default."""
+    bounds: tuple[str, ...]
     """Such as >= 1; of each entry, where it is a list."""
-    choices: list[object]
+    choices: tuple[object, ...]
     """All that it may be; empty where it is not one of a few."""
     help: str
-    settings: NotRequired[list[Setting]]
+    settings: tuple[Setting, ...] | None = None
     """Of a table: what is in it."""
+    absent = ("settings",)
 
 
-class Described(TypedDict):
+@dataclass(frozen=True)
+class Described(Result):
     """A config class."""
 
     name: str
@@ -53,20 +58,34 @@ class Described(TypedDict):
     """The first sentence of its documentation."""
     help: str
     """All of its documentation."""
-    reference: str | None
+    reference: str | None = None
     """The paper, where it is somebody's method."""
-    settings: list[Setting]
+    settings: tuple[Setting, ...] = ()
 
 
-def catalogue(kind: str | None = None, name: str | None = None) -> dict[str, list[Described]]:
+@dataclass(frozen=True)
+class Catalogue(Result):
+    """What `catalogue` found."""
+
+    kinds: Mapping[str, tuple[Described, ...]]
+    """By what it is."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A list for each kind."""
+        found: dict[str, Any] = plain(self.kinds)
+        return found
+
+
+def catalogue(kind: str | None = None, name: str | None = None) -> Catalogue:
     """All that can be named and set, by what it is: methods, rankers, behaviours, scalings, run files and so on.
 
-    `kind` asks for one of these alone, and `name` for one of its kind.
+    `kind` asks for one of these alone, and `name` for one of its kind; a method or behaviour of your own is
+    `module:Class`.
     """
     from unskew.learning.fitting.training import Training
-    from unskew.learning.methods import LEARNERS
+    from unskew.learning.methods import LEARNERS, Learner
     from unskew.learning.rankers import RANKERS
-    from unskew.simulation import BEHAVIOURS, LOGGERS, Simulation, Traffic
+    from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Simulation, Traffic
     from unskew.studies.compare.config import CompareFile
     from unskew.tables.reading.options import IngestOptions
     from unskew.workflows.runs.settings import RunFile
@@ -82,34 +101,24 @@ def catalogue(kind: str | None = None, name: str | None = None) -> dict[str, lis
         "mapping file": {"mapping file": IngestOptions},
         "simulation": {"simulate": Simulation, "traffic": Traffic},
     }
-    if kind is not None and known("kind", kind, [*configs, "scalings"]) in configs:
-        configs = {kind: configs[kind]}
-    found = {
-        each: [described(config, name) for name, config in all_of.items()] for each, all_of in configs.items()
-    }
-    found = found | {"scalings": _scalings()} if kind is None else {kind: found.get(kind) or _scalings()}
-    if kind is not None and name is not None:
-        known("name", name, [each["name"] for each in found[kind]])
-        found = {kind: [each for each in found[kind] if each["name"] == name]}
-    return found
+    own: dict[str, type[BaseModel]] = {"methods": Learner, "behaviours": Behaviour}
+    kinds = [*configs, "scalings"] if kind is None else [known("kind", kind, [*configs, "scalings"])]
+    found = {}
+    for each in kinds:
+        if each == "scalings":
+            found[each] = [
+                one for one in _scalings() if name is None or one.name == known("name", name, scaling.SCALINGS)
+            ]
+        else:
+            asked = [*configs[each]] if kind is None or name is None else [name]
+            found[each] = [described(kind_of("name", one, configs[each], own.get(each)), one) for one in asked]
+    return Catalogue({each: tuple(all_of) for each, all_of in found.items()})
 
 
 def _scalings() -> list[Described]:
     """The ways to scale features, and what a value v becomes: rows of a table in their documentation."""
-    from unskew.tables.lists import scaling
-
     rows = re.findall(r"^\| `(\w+)` +\| (.+?) +\|$", scaling.__doc__ or "", re.MULTILINE)
-    return [
-        {
-            "name": name,
-            "python": scaling.__name__,
-            "about": about,
-            "help": about,
-            "reference": None,
-            "settings": [],
-        }
-        for name, about in rows
-    ]
+    return [Described(name, scaling.__name__, about, about) for name, about in rows]
 
 
 def described(config: type[BaseModel], name: str | None = None) -> Described:
@@ -119,62 +128,61 @@ def described(config: type[BaseModel], name: str | None = None) -> Described:
     >>> class Walk(Config):
     ...     "Go somewhere."
     ...     steps: int = 3
-    >>> described(Walk, "walk")["settings"][0]["type"]
+    >>> described(Walk, "walk").settings[0].type
     'whole number'
     """
-    return {
-        "name": name or config.__name__,
-        "python": f"{config.__module__}.{config.__qualname__}",
-        "about": says(config),
-        "help": inspect.cleandoc(config.__doc__ or ""),
-        "reference": paper(config) or None,
-        "settings": settings_of(config),
-    }
+    return Described(
+        name or config.__name__,
+        f"{config.__module__}.{config.__qualname__}",
+        says(config),
+        inspect.cleandoc(config.__doc__ or ""),
+        paper(config) or None,
+        settings_of(config),
+    )
 
 
-def settings_of(config: type[BaseModel]) -> list[Setting]:
+def settings_of(config: type[BaseModel]) -> tuple[Setting, ...]:
     """The settings of a config class, besides the name that it is known by."""
     schema = config.model_json_schema()
-    told = _settings(schema, schema.get("$defs", {}))
-    for setting in told:
-        if made := config.model_fields[setting["name"]].default_factory:
-            setting["default"] = plain(made())  # type: ignore[call-arg]
-        # one that only has another default is told by the class that it comes from
-        inherited = (
-            each.model_fields.get(setting["name"]) for each in config.__mro__ if issubclass(each, BaseModel)
-        )
-        sentences = (field.description for field in inherited if field is not None and field.description)
-        setting["help"] = setting["help"] or _one_line(next(sentences, ""))
-    return told
+    return tuple(_completed(told, config) for told in _settings(schema, schema.get("$defs", {})))
 
 
-def _settings(schema: Schema, inner: Schema) -> list[Setting]:
+def _completed(told: Setting, config: type[BaseModel]) -> Setting:
+    """The setting with what the schema does not say: a default that is made, and the sentence of another class."""
+    made = config.model_fields[told.name].default_factory
+    default = plain(made()) if made else told.default  # type: ignore[call-arg]
+    # one that only has another default is told by the class that it comes from
+    inherited = (each.model_fields.get(told.name) for each in config.__mro__ if issubclass(each, BaseModel))
+    sentences = (field.description for field in inherited if field is not None and field.description)
+    return replace(told, default=default, help=told.help or _one_line(next(sentences, "")))
+
+
+def _settings(schema: Schema, inner: Schema) -> tuple[Setting, ...]:
     required = schema.get("required", ())
-    return [
+    return tuple(
         _setting(name, field, inner, name in required)
         for name, field in schema["properties"].items()
         if name != "name" or "const" not in field
-    ]
+    )
 
 
 def _setting(name: str, field: Schema, inner: Schema, required: bool) -> Setting:
     kinds = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
     in_words = " or ".join(dict.fromkeys(map(_in_words, kinds)))
-    text = _one_line(field.get("description", ""))
-    told: Setting = {
-        "name": name,
-        "type": in_words,
-        "required": required,
-        "default": field.get("default", None if required or in_words != "table" else {}),
-        "bounds": list(dict.fromkeys(bound for kind in kinds for bound in _bounds(kind))),
-        "choices": [choice for kind in kinds for choice in _choices(kind)] or _names(field),
-        "help": text,
-    }
+    told = Setting(
+        name=name,
+        type=in_words,
+        required=required,
+        default=field.get("default", None if required or in_words != "table" else {}),
+        bounds=tuple(dict.fromkeys(bound for kind in kinds for bound in _bounds(kind))),
+        choices=tuple([choice for kind in kinds for choice in _choices(kind)] or _names(field)),
+        help=_one_line(field.get("description", "")),
+    )
     table = next((inner[kind["$ref"].rpartition("/")[2]] for kind in kinds if "$ref" in kind), None)
-    if table is not None and "properties" in table:
-        told["help"] = told["help"] or _one_line(table.get("description", "").split("\n\n")[0])
-        told["settings"] = _settings(table, inner)
-    return told
+    if table is None or "properties" not in table:
+        return told
+    about = told.help or _one_line(table.get("description", "").split("\n\n")[0])
+    return replace(told, help=about, settings=_settings(table, inner))
 
 
 def _choices(kind: Schema) -> list[object]:

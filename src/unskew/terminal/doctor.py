@@ -25,7 +25,7 @@ from unskew.results import Result
 EXTRAS = {
     "trees": "rankers and methods of boosted trees, and the examination model",
     "spark": "logs on Spark, with --engine spark",
-    "causal": "unskew causes, and the methods bal and fb_bal",
+    "causal": "unskew causes, and the method bal",
     "text": "rankers that read query and document",
     "serve": "unskew serve and store, and networks as ONNX",
 }

@@ -4,7 +4,7 @@ import ast
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
 from importlib.resources import files
@@ -31,7 +31,7 @@ TABLES = {
     "scalings": ("tables/lists/scaling.py", ("SCALINGS",)),
     "behaviours": ("simulation/__init__.py", ("BEHAVIOURS",)),
     "loggers": ("simulation/logger.py", ("LOGGERS",)),
-    "click_models": ("diagnosis/click_models/names.py", ("CLICK_MODELS",)),
+    "click_models": ("diagnosis/click_models/fitted.py", ("CLICK_MODELS",)),
     "exports": ("serving/export/__init__.py", ("TARGETS",)),
     "formats": ("logs/ingest/formats/__init__.py", ("READERS",)),
 }
@@ -39,16 +39,11 @@ TABLES = {
 
 
 def known_names(what: str) -> list[str]:
-    """The names of a table, in its order; recipes are the files in their folder.
+    """The names of a table, in its order.
 
     >>> known_names("scalings")[:3]
     ['none', 'standard', 'minmax']
     """
-    if what == "recipes":
-        with suppress(ModuleNotFoundError):  # where they are not installed, there are none
-            found = [each.name for each in files("unskew_reproductions").joinpath("recipes").iterdir()]
-            return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
-        return []
     path, tables = TABLES[what]
     tree = ast.parse(files("unskew").joinpath(path).read_text(encoding="utf-8"))
     return [name for table in tables for name in _keys(tree, table)]

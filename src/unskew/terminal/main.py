@@ -52,18 +52,18 @@ def catalogue(
 
     found = catalogue(kind, name)
     if as_json:
-        asked = found if kind is None else found[kind] if name is None else found[kind][0]
+        asked = found if kind is None else found.kinds[kind] if name is None else found.kinds[kind][0]
         show_json(asked)
         return
-    for title, all_of in found.items():
+    for title, all_of in found.kinds.items():
         if kind is None:
             print(f"\n{title}\n")
         for each in all_of:
-            print(f"{each['name']:<{_INDENT}}{each['about']}")
-            if each["reference"]:
-                print(" " * _INDENT + each["reference"])
+            print(f"{each.name:<{_INDENT}}{each.about}")
+            if each.reference:
+                print(" " * _INDENT + each.reference)
             if name is not None:
-                print("".join(f"\n{line}" for setting in each["settings"] for line in _lines(setting)))
+                print("".join(f"\n{line}" for setting in each.settings for line in _lines(setting)))
 
 
 def doctor(as_json: Json = False) -> None:
@@ -81,13 +81,13 @@ def doctor(as_json: Json = False) -> None:
 
 def _lines(setting: Setting, indent: str = "  ") -> list[str]:
     """A setting: its name, what it may be, its default, and what it does."""
-    may = " or ".join(map(str, setting["choices"])) if setting["choices"] else setting["type"]
-    bounds = "".join(f", {bound}" for bound in setting["bounds"])
-    given = "none" if setting["default"] is None else json.dumps(setting["default"], ensure_ascii=False)
-    default = "required" if setting["required"] else f"default {given}"
-    lines = ["", f"{indent}{setting['name']}: {may}{bounds}; {default}"]
-    lines += [f"{indent}    {line}" for line in wrap(setting["help"], 100)]
-    for inner in setting.get("settings", []):
+    may = " or ".join(map(str, setting.choices)) if setting.choices else setting.type
+    bounds = "".join(f", {bound}" for bound in setting.bounds)
+    given = "none" if setting.default is None else json.dumps(setting.default, ensure_ascii=False)
+    default = "required" if setting.required else f"default {given}"
+    lines = ["", f"{indent}{setting.name}: {may}{bounds}; {default}"]
+    lines += [f"{indent}    {line}" for line in wrap(setting.help, 100)]
+    for inner in setting.settings or ():
         lines += _lines(inner, indent + "    ")
     return lines
 
@@ -99,7 +99,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look closer": (logs.propensity, logs.compare_click_models, logs.causes, logs.report),
     "Track clicks and judge": (logs.display_times, logs.track, logs.judge, logs.impute),
     "Make and cut logs": (logs.split, logs.counts, logs.simulate, logs.twin, logs.traffic),
-    "Studies": (runs.demo, runs.compare, runs.reproduce),
+    "Studies": (runs.demo, runs.compare),
     "About": (catalogue, doctor),
 }
 """The commands as the help lists them: first the four that a newcomer needs."""
@@ -193,8 +193,8 @@ def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
     warn(str(message))
 
 
-def main() -> None:
-    """Run the command line; an error is one line on standard error and an exit status, one of `STATUSES`."""
+def main(command: typer.Typer = app, name: str = "unskew") -> None:
+    """Run a command line; an error is one line on standard error and an exit status, one of `STATUSES`."""
     # threads that spin while they wait make a busy machine many times slower; torch reads this when it is imported
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
@@ -202,7 +202,7 @@ def main() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = tell_warning
-            app(prog_name="unskew")  # also where Python was asked to run the module, for completion
+            command(prog_name=name)  # also where Python was asked to run the module, for completion
     except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.errors import ConfigError, Option, RunError
+from unskew.errors import ConfigError, Option
 from unskew.options import runs as options
 from unskew.results import Result
 from unskew.settings import listed
@@ -20,7 +20,6 @@ from unskew.terminal.flags import CsvFile, Force, Json, PageFile, Quiet, facts_o
 from unskew.terminal.output import (
     messages,
     show_facts,
-    show_json,
     show_result,
     show_rows,
     show_written,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from unskew.pages.page import Page
     from unskew.serving.explore import PolicyCost
     from unskew.serving.requests.bodies import ModelAnswer
-    from unskew_reproductions.recipe import Recipe
 
 
 def learn(asked: options.LearnArguments, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -144,52 +142,14 @@ def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json
         result = compare(**asked.given(), tell=tell)
         return comparison_page(result), result.out, "results.parquet", result
 
-    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
-
-
-def reproduce(
-    asked: options.ReproduceArguments,
-    list_all: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Show the cells as they end, then the paper's numbers beside ours."""
-    try:
-        from unskew_reproductions import recipes, reproduce
-    except ModuleNotFoundError as error:
-        raise RunError(
-            "recipes come with a clone of the project, not with the wheel; there run: pip install ./reproductions"
-        ) from error
-
-    if asked.name is None or list_all:
-        _list_recipes(recipes(), as_json)
-        return
-    size = {name: each for name in ("queries", "features") if (each := getattr(asked, name)) is not None}
-
-    def run(tell: Tell | None) -> Done:
-        result = reproduce(**asked.given("queries", "features"), size=size, tell=tell)
-        return result.page, result.out, "numbers.parquet", result
-
-    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
-
-
-def _list_recipes(recipes: Mapping[str, Recipe], as_json: bool) -> None:
-    told = {
-        name: {"title": recipe.title, "reference": recipe.reference, "says": recipe.says}
-        for name, recipe in recipes.items()
-    }
-    if as_json:
-        show_json(told)
-        return
-    for name, recipe in told.items():
-        print(f"{name:<24}{recipe['title']}")
+    study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
 
 Done = tuple["Page", Path, str, Result]
 """What a study came to: its page, its folder, the file of all numbers, and what it found."""
 
 
-def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
+def study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
     """Run a study with a bar over its cells, and show it; it fails where a cell did."""
     from unskew.pages.console import grid_bar
 

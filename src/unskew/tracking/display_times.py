@@ -23,7 +23,7 @@ from typing import Annotated, Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from unskew.errors import ConfigError, DataError, RunError, optional
 from unskew.files import Ours, complete_folder, read_manifest, refuse_existing, write_manifest, write_text
@@ -31,8 +31,9 @@ from unskew.files.trees import check_lightgbm, read_trees, tried_apart
 from unskew.logs.reader import AnyLog, open_log, place_of
 from unskew.names import Names
 from unskew.options.base import EngineConnection
+from unskew.options.logs import DisplayTimesOptions
 from unskew.results import Result
-from unskew.settings import Config, checked, require_columns
+from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.expressions import Table, ibis
 from unskew.tables.engine.functions import finite
@@ -52,25 +53,17 @@ TraceCounts = Mapping[str, Array]
 """Distinct traces, [n] for each of TRACE, with a `label` of 0 or 1 and the `count` of impressions of each."""
 
 
-class DisplayTimes(Config):
+class DisplayTimes(DisplayTimesOptions):
     """How examination is learned and applied."""
 
-    seen: Annotated[float, Field(gt=0)] = 5.0
-    """Seconds of display beyond which a result counts as examined."""
-    unseen: Annotated[float, Field(gt=0)] = 1.0
-    """Seconds of display below which it counts as not examined."""
-    own_click: bool = False
-    """Whether features may tell that the result itself was clicked, as in the paper; see above why not."""
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     observed: bool = True
     """Whether a display time beyond the two is taken at its word, 1 or 0, when examination is added to a log."""
-    trees: Annotated[int, Field(ge=1)] = 100
-    """How many trees are grown."""
     leaves: Annotated[int, Field(ge=2)] = 31
     """Leaves of a tree."""
     rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Learning rate."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the trees' random choices."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -62,7 +62,7 @@ class ClickModelComparison(Result):
     impressions: int
     """Results on the held-out pages."""
     unseen: int
-    """Held-out results whose pair was never shown in training: the mean of the prior stands for them."""
+    """Held-out results whose pair was never shown in training: they count as results beyond the last rank."""
     notes: list[str]
     """What to know before believing the table."""
     fitted: dict[str, Any] = field(default_factory=dict)

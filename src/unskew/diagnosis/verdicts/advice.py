@@ -121,7 +121,7 @@ GROUPS = (
     (("naive",), ("position", *SIMPLE), "nothing but relevance decides over clicks"),
     (("ipw",), SIMPLE, "clicks are examination times relevance, and the curve of examination is known"),
     (
-        ("dla", "regression_em", "pair_debias", "additive", "pal"),
+        ("dla", "regression_em", "additive", "pal"),
         SIMPLE,
         "clicks are examination by rank times relevance, and features do not tell the rank",
     ),

@@ -25,7 +25,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.diagnosis.causal.discovery import Discovery, Edges
-from unskew.diagnosis.causal.graph import CLICK, POSITION, CausalGraph, full_graph, graph_of
+from unskew.diagnosis.causal.graph import POSITION, CausalGraph, graph_of
 from unskew.diagnosis.causal.page import HIDDEN, WIDTH, PageCauses, PageEncoding, Seen, names_of, page_variables
 from unskew.learning.losses import page_count
 from unskew.learning.methods.bases import ClickLogits, LevelConfig
@@ -122,23 +122,3 @@ class BAL(BALConfig):
     def known(self, names: tuple[str, ...]) -> CausalGraph | None:
         """The graph of the edges given by hand; None where it is to be found."""
         return None if self.graph is None else graph_of(names, self.graph)
-
-
-class PBBAL(BALConfig):
-    """BAL with the graph of position bias: the rank and relevance alone cause clicks."""
-
-    name: Literal["pb_bal"] = "pb_bal"
-
-    def known(self, names: tuple[str, ...]) -> CausalGraph:
-        """The graph in which the rank causes clicks, and nothing else does but relevance."""
-        return graph_of(names, [(POSITION, CLICK)])
-
-
-class FBBAL(BALConfig):
-    """BAL with the full graph: relevance causes all that the page shows, and all of it causes clicks."""
-
-    name: Literal["fb_bal"] = "fb_bal"
-
-    def known(self, names: tuple[str, ...]) -> CausalGraph:
-        """relevance -> x -> click for every x."""
-        return full_graph(names)

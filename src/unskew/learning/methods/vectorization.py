@@ -6,7 +6,7 @@ Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Lear
     stage 1: list softmax loss of z on clicks                           (Eq. 9)
     stage 2: base model o | x ~ N(mu(x), diag exp v(x)), by likelihood  (Eq. 10)
     rank by  r(x_i) . b                                                 (Eq. 3)
-    b by the base model (Eq. 8), or as `project` says; before it is there, the mean of o
+    b by the base model (Eq. 8); before it is there, the mean of o
 
 Differences from the paper: l, which starts at the click rates, is ours: without it a constant of r must say
 through o which ranks are clicked more, and o may turn its sign on the way. r starts at 0 and o around 1, as a
@@ -14,21 +14,21 @@ random r misleads o, whose steps are larger. `levels = false` is as published: n
 ||W||^2 / 2 joins means, as in the published code, which trains both stages together from step 500 of 15,000 on
 (`schedule = "joint"`). In two stages the base model learns beside stage 1 too, gradients and clipping apart, so
 that validation ranks as the model will; then it goes on alone, and where labels choose, so do they among its
-weights. v is kept within [-10, 10]. Factors add up, or share a network (`bias = "tower"`).
+weights. v is kept within [-10, 10]. Factors add up, or share a network (`bias = "tower"`). What else the
+paper projects on lies with the reproductions.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.errors import ConfigError, Key
 from unskew.learning.methods import base_vectors as to
 from unskew.learning.methods.bases import BiasConfig, Biased, apart
-from unskew.learning.methods.contract import Context, ListConfig, Side
+from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
 
@@ -36,6 +36,7 @@ class VectorizationMethod(Biased):
     """Softmax loss of r . o, and what is projected on."""
 
     meaning = ""  # a vector is no examination
+    linear = False  # every list has a base vector of its own
     config: Vectorization
     ready: Tensor
     step: Tensor
@@ -51,13 +52,8 @@ class VectorizationMethod(Biased):
         if config.levels:
             self.level = config.model(self.factors, self.factors.shares(rates), rates.mean())
         self.at_zero = slice(0, d if config.levels else 0)
-        self.common = to.CommonVector(d, config.project)
-        width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
-        if width == 0:
-            what = "needs the rank, or a column of few values"
-            raise ConfigError(what, argument=Key("method.project"), value=config.project)
-        if width is not None:
-            self.side = Side(config.base, width, later=config.schedule == "two_stage", penalty=config.penalty)
+        self.common = to.CommonVector(d)
+        self.side = Side(config.base, 2 * d, later=config.schedule == "two_stage", penalty=config.penalty)
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has learned
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
@@ -75,10 +71,10 @@ class VectorizationMethod(Biased):
         """The click loss and, once o may move, the base loss."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         loss = super().forward(relevance, batch)
-        if self.side is not None and not self.frozen:
+        if not self.frozen:
             loss = loss + self.side_loss(relevance, batch)
         if self.training:
-            self.ready.fill_(float(self.side is not None and not self.frozen))
+            self.ready.fill_(float(not self.frozen))
             shown = torch.where(batch.where, batch.impressions, 0.0)
             self.common.follow(relevance[..., : self.outputs], self.embedding(batch), shown)
             self.step += 1
@@ -90,31 +86,16 @@ class VectorizationMethod(Biased):
         return self.config.schedule == "joint" and bool(self.step < self.config.freeze)
 
     def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Stage 2: how likely o, or the factors, of the documents shown are; o held constant."""
-        where, n = batch.where, batch.impressions
-        if self.config.project == "factor":
-            logits = to.by_factor(relevance[..., self.outputs :], self.factors.sizes)
-            return to.factor_loss(logits, self.factors.of(batch), where=where, weights=n)
-        return to.base_loss(
-            *to.moments(relevance, self.outputs), self.embedding(batch).detach(), where=where, weights=n
-        )
-
-    def settle(self, relevance: Tensor, labels: Tensor, where: Tensor) -> None:
-        """Solve for the base vector that labels ask for."""
-        self.common.solved.copy_(to.label_vector(relevance[..., : self.outputs], labels, where))
-
-    def score_weights(self) -> Tensor | None:
-        """b, or None where every list has a base vector of its own."""
-        return torch.as_tensor(self.common()) if self.side is None else None
+        """Stage 2: how likely o of the documents shown is; o held constant."""
+        mu, v = to.moments(relevance, self.outputs)
+        o = self.embedding(batch).detach()
+        return to.base_loss(mu, v, o, where=batch.where, weights=batch.impressions)
 
     def base(self, relevance: Tensor, where: Tensor) -> Tensor:
         """b of each list, [B, d]."""
-        if self.side is None or self.ready == 0:
+        if self.ready == 0:
             return torch.as_tensor(self.common()).expand(len(relevance), -1)
-        if self.config.project == "gaussian":
-            return to.base_vector(*to.moments(relevance, self.outputs), where)
-        likely = to.likely_values(relevance[..., self.outputs :], self.factors, where)
-        return torch.as_tensor(self.observation(likely))
+        return to.base_vector(*to.moments(relevance, self.outputs), where)
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """r . b with the base vector of each list."""
@@ -125,7 +106,7 @@ class VectorizationMethod(Biased):
 class Vectorization(BiasConfig, ListConfig):
     """Let relevance and observation be vectors whose dot product is the click."""
 
-    module = VectorizationMethod
+    module: ClassVar[type[MethodModule]] = VectorizationMethod
     name: Literal["vectorization"] = "vectorization"
     dimension: int = Field(3, ge=1)
     """d, the length of the embeddings; 1 is a scalar model."""
@@ -137,13 +118,5 @@ class Vectorization(BiasConfig, ListConfig):
     """Steps of the joint schedule in which o stays at ones; published 500 of 15,000, the same share of 1,000."""
     base: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (128, 64)
     """Hidden units of the base model; the published 256, 64 makes scoring a third slower than by a scalar."""
-    project: Literal["gaussian", "factor", "labels", "pca"] = "gaussian"
-    """What embeddings are projected on to be ranked: the most likely observation embedding of the list; o of its
-    most likely factors; a vector from labelled validation lists; or, a baseline, where they vary most."""
     penalty: float = Field(0.001, ge=0)
     """lambda, the L2 penalty on the base model."""
-
-    @property
-    def settles(self) -> bool:
-        """Labels of validation lists say what to project on, where that is asked for."""
-        return self.project == "labels"

@@ -66,10 +66,6 @@ class TextRanker(RankerConfig):
     the memory is that of one part, the time about a third more."""
     cache: int = Field(20_000, ge=0)
     """Texts whose vectors a trained model remembers from call to call; 0 remembers none."""
-    pretraining: int = Field(0, ge=0)
-    """Steps of masked-language training on the texts of the log before it learns from clicks."""
-    pretraining_rate: float = Field(5e-5, gt=0)
-    """Largest step size of that."""
     bfloat16: bool = False
     """Encode in 16 bits, which newer GPUs do faster."""
 

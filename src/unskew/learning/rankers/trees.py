@@ -64,7 +64,7 @@ class Trees(Growing, RankerConfig):
     rows: int = Field(200_000, ge=1)
     """Most rows (distinct rankings, or pages) behind a round's gradient; of more, each round draws its own."""
     beside: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (16,)
-    """Hidden units of the network beside the trees that gives the observation of `lbd` and `lbd_lips`."""
+    """Hidden units of the network beside the trees that gives the observation of `lbd`."""
 
     def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> TreeRanker:
         """The ranker without a tree; where outputs start is drawn from torch's current random state."""

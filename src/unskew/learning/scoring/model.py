@@ -16,7 +16,7 @@ from unskew.errors import ConfigError, Key, Option
 from unskew.files import tensors_at
 from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
-from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
+from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule, found_as
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
 from unskew.learning.rankers.text_rankers import CrossEncoder, TextRanker, TextTower, encoders
@@ -138,7 +138,7 @@ def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, c
     tower = build_tower(ranker, features, module)
     linear = isinstance(tower, TreeRanker) and module.score_weights() is not None
     card = Card(
-        method=method.model_dump(mode="json"),
+        method=method.model_dump(mode="json") | {"name": found_as(method)},
         ranker=ranker.model_dump(mode="json"),
         scaling=scaler.kind,
         features=features,
@@ -185,7 +185,7 @@ def load_model(folder: Path, card: Card) -> Model:
         tensors = load_file(tensors_at(folder / "weights.safetensors"))
         scaling = {name: value.numpy() for name, value in below(tensors, "scaler.").items()}
         ranker = table_of("ranker", card.ranker, RANKERS)
-        method = table_of("method", card.method, METHODS)
+        method = table_of("method", card.method, METHODS, MethodConfig, imports=False)
         ranker = ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker
         scaler = Scaler.from_arrays(card.scaling, scaling)
         context = Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation))

@@ -169,7 +169,7 @@ def click_models_page(found: ClickModelComparison, origin: str = "", command: st
         lead += f" {listed(level)} {'is' if len(level) == 1 else 'are'} not clearly worse."
     strangers = (
         f"{found.unseen:,} of {found.impressions:,} held-out impressions are of documents that were never "
-        "shown in the pages fitted on; the mean of the prior stands for them."
+        "shown in the pages fitted on; they are taken for results beyond the last rank."
     )
     slow = [model.name for model in found.models if not model.converged]
     stopped = [f"{listed(slow)} had not come to rest after all rounds."] if slow else []

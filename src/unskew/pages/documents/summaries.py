@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from unskew.learning.curves import Curve
-from unskew.measuring.cmip import Cmip
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import RankingReport
 from unskew.pages.documents.proof import proof_page
@@ -45,8 +44,6 @@ def measure_page(found: Measurement, origin: str = "", command: str = "") -> Pag
     if found.pages is not None:
         beside = None if against is None else against.pages
         sections.append(Section("Logged pages", PAGES, [_means(found.pages, against, beside)]))
-    if found.cmip is not None:
-        sections.append(_left(found.cmip))
     if found.clicks is not None:
         told = {name: value if isinstance(value, list) else [value] for name, value in found.clicks.items()}
         rows = [{"measure": name, "value": " ".join(map(number, values))} for name, values in told.items()]
@@ -56,16 +53,6 @@ def measure_page(found: Measurement, origin: str = "", command: str = "") -> Pag
     other = "shown" if found.against is None else found.against.run
     page = proof_page(found.evidence, found.run, other, origin=origin, command=command)
     return replace(page, sections=[*page.sections, *sections])
-
-
-def _left(cmip: Cmip) -> Section:
-    told = "follows" if cmip.p < 0.05 else "does not follow"
-    text = (
-        f"Among documents of one grade the ranking {told} the order that was shown: CMIP {cmip.value:.4f} "
-        f"nats (p = {p_value(cmip.p)}, {cmip.documents:,} documents). 0 is a ranking that learned nothing "
-        "of where documents stood; read it beside nDCG, as a random ranking has 0 too."
-    )
-    return Section("Bias that is left", text)
 
 
 def _ranking(report: RankingReport, against: Compared | None) -> Section:

@@ -77,16 +77,16 @@ class Document(TypedDict, total=False):
 class NamedColumns(Body):
     """What rows and columns of features are called."""
 
-    ids: list[Name] = Field(min_length=1, max_length=100_000)
+    ids: list[Name] = Field(min_length=1)
     """Of the documents, in the order of rows and of today, which breaks ties."""
-    names: list[Name] = Field(default_factory=list, max_length=100_000)
+    names: list[Name] = Field(default_factory=list)
     """Of the columns; left out where the model's features have no names."""
 
 
 class DocumentTable(NamedColumns):
     """Candidates as a table, which is shorter: what features are called is said once."""
 
-    rows: list[Values] = Field(default_factory=list, max_length=100_000)
+    rows: list[Values] = Field(default_factory=list)
     """Of each document its features; null is missing. Left out: the store's."""
 
 
@@ -101,17 +101,13 @@ class RankHead(Body):
     """Say what each feature adds to each score."""
     request_id: Name | None = None
     """Comes back, signed where the server signs, and names the page for clicks; drawn unless given."""
-    results: int | None = Field(None, ge=1, le=100_000)
+    results: int | None = Field(None, ge=1)
     """How many of the ranking are shown, so how many are logged; all unless given."""
     user: Name | None = None
     """Who asks, for the log; needed where what is explored goes by users."""
-    position: list[Annotated[float, Field(ge=1, le=1e9, allow_inf_nan=False)] | None] | None = Field(
-        None, max_length=100_000
-    )
+    position: list[Annotated[float, Field(ge=1, le=1e9, allow_inf_nan=False)] | None] | None = None
     """Rank that the engine gave each document, from 1, null where it gave none; left out: their order here."""
-    engine_score: list[Annotated[float, Field(allow_inf_nan=False)] | None] | None = Field(
-        None, max_length=100_000
-    )
+    engine_score: list[Annotated[float, Field(allow_inf_nan=False)] | None] | None = None
     """The engine's score of each document in the place of `position`: it ranks them, the highest first."""
 
 
@@ -124,7 +120,7 @@ class RankRequest(RankHead):
             "oneOf": [{"required": ["documents"]}, {"required": ["table"]}],
         }
     )
-    documents: list[Document] = Field(default_factory=list, min_length=1, max_length=100_000)
+    documents: list[Document] = Field(default_factory=list, min_length=1)
     """In the order of today, which breaks ties."""
     table: DocumentTable = Field(default_factory=lambda: DocumentTable.model_construct(ids=[], names=[], rows=[]))
     """The same as a table."""

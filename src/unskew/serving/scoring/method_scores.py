@@ -1,7 +1,7 @@
 """The score of each method from the outputs of its ranker, in numpy, as `MethodModule.score` gives it by torch.
 
     most              outputs . w                                w saved with the model
-    vectorization     r . b, b of the request's candidates       base_vectors.py, Eq. 8, or Eq. 6 by factors
+    vectorization     r . b, b of the request's candidates       base_vectors.py, Eq. 8
     approximated_dr   y_aff + tanh(z) (y_imp - y_aff)            approximated_dr.py; y_imp where no click is known
     doubly_robust     f + log sig(g + l)                         doubly_robust.py
 
@@ -16,14 +16,14 @@ score by the outputs, which reasons are made of:
 Legend: n documents of lists one after another, O outputs, d length of an embedding.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scoring.scorer import LINEAR, below
+from unskew.learning.scoring.scorer import LINEAR
 from unskew.types import Array
 
 
@@ -95,44 +95,11 @@ def base_vectors(given: Outputs, d: int) -> Array:
     """The base vector b of each list, which its documents are projected on to be ranked."""
     if not given.numbers["method.ready"]:
         return np.repeat(given.numbers["method.common.mean"][None], len(given.sizes), axis=0)
-    if given.method["project"] == "factor":
-        return factor_vectors(given, d)
     mu = given.values[:, d : 2 * d]
     weight = np.exp(-np.clip(given.values[:, 2 * d :], -10, 10))
     total = np.add.reduceat(weight, given.starts, axis=0)
     found: Array = np.add.reduceat(weight * mu, given.starts, axis=0) / np.maximum(total, 1e-12)
     return found
-
-
-def factor_vectors(given: Outputs, d: int) -> Array:
-    """o at the most likely value of each factor of each list; numbers among the factors at their mean, 0."""
-    tower = "method.observation.bias" in given.numbers
-    own = "method.observation.codes." if tower else "method.observation."
-    tables = tables_below(given.numbers, own)
-    ends = np.cumsum([len(table) for table in tables])[:-1]
-    likely = [
-        np.add.reduceat(log_softmax(logits), given.starts, axis=0).argmax(1)
-        for logits in np.split(given.values[:, d:], ends, axis=1)
-    ]
-    found: Array = sum((table[at] for table, at in zip(tables, likely, strict=True)), np.zeros((1, 1), np.float32))
-    return tower_vectors(below(given.numbers, "method.observation."), found, likely) if tower else found
-
-
-def tower_vectors(numbers: Mapping[str, Array], coded: Array, likely: Sequence[Array]) -> Array:
-    """What a bias tower (learning/factors.py) gives, from the sum of what its codes give."""
-    value = coded + numbers["bias"]
-    layers = sorted({int(name.split(".")[1]) for name in numbers if name.startswith("layers.")})
-    for at in layers:
-        value = elu(value) @ numbers[f"layers.{at}.weight"].T + numbers[f"layers.{at}.bias"]
-    start = tables_below(numbers, "start.")
-    found: Array = sum((table[at] for table, at in zip(start, likely, strict=True)), value)
-    return found
-
-
-def tables_below(numbers: Mapping[str, Array], prefix: str) -> list[Array]:
-    """The tables of a bias, in the order of its factors."""
-    own = below(numbers, f"{prefix}table")
-    return [own[str(at)] for at in range(len(own))]
 
 
 def approximated_dr(given: Outputs) -> Found:
@@ -158,21 +125,6 @@ def doubly_robust(given: Outputs) -> Found:
     slopes = np.zeros(given.values.shape)
     slopes[:, 0], slopes[:, -1] = 1.0, np.exp(log_sigmoid(-g))
     return f + log_sigmoid(g), slopes
-
-
-def log_softmax(values: Array) -> Array:
-    """log of exp(v) over its sum, by row."""
-    found: Array = values - np.logaddexp.reduce(values, axis=1, keepdims=True)
-    return found
-
-
-def elu(values: Array) -> Array:
-    """v above 0, and exp(v) - 1 below.
-
-    >>> elu(np.array([-1.0, 0.0, 2.0])).round(4).tolist()
-    [-0.6321, 0.0, 2.0]
-    """
-    return np.where(values > 0, values, np.expm1(np.minimum(values, 0)))
 
 
 def log_sigmoid(values: Array) -> Array:

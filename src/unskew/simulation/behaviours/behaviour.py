@@ -61,6 +61,8 @@ class Outcome(NamedTuple):
 class Behaviour(Config, ABC):
     """How users click; a frozen configuration that can draw clicks and knows its click probabilities."""
 
+    called: ClassVar[str] = ""
+    """What people call it; the name of its class unless it says."""
     whole_list: ClassVar[bool] = False
     """Whether pages show the whole list unless a cutoff is given."""
 

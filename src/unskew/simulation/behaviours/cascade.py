@@ -12,6 +12,8 @@ from unskew.types import Array
 class Cascade(Sequential):
     """Users examine every rank down to their first and only click."""
 
+    called = "cascade"
+
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """Nobody looks further after a click."""
         return state * ~click

@@ -34,6 +34,8 @@ PIXELS = (120.0, 40.0, 20.0)
 class WholePage(RankCurve):
     """Users click by rank, relevance, media type and height of a result."""
 
+    called = "whole-page bias"
+
     media: Annotated[tuple[str, ...], Field(min_length=2, strict=False)] = ("text", "image", "video")
     """Kinds of media, plain ones first."""
     lure: Annotated[tuple[Probability, ...], Field(min_length=1, strict=False)] = (0.0, 0.2, 0.4)

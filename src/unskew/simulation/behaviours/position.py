@@ -29,6 +29,8 @@ class PositionBias(RankCurve, Independent):
     [1.0, 0.5, 0.25, 0.125]
     """
 
+    called = "position bias"
+
     page_size: Annotated[int, Field(ge=1)] | None = None
     """n, results of a page of results, where a list goes over several."""
     next_page: Probability = 0.5

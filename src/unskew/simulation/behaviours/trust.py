@@ -25,6 +25,8 @@ from unskew.types import Array
 class TrustBias(RankCurve, Independent):
     """Users examine by rank, and trust the ranking when they judge."""
 
+    called = "trust bias"
+
     version: Literal["paper", "published"] = "paper"
     """"paper": g has no noise; "published": g has the behaviour's noise, as in the authors' configuration."""
     relevant: Curve = tuple(1 - (k + 1) / 100 for k in range(1, 11))

@@ -39,6 +39,8 @@ class UserBrowsing(Sequential):
     [0.95, 0.62, 1.0]
     """
 
+    called = "user browsing"
+
     table: Annotated[tuple[Curve, ...], Field(min_length=1, strict=False)] = BROWSING
     """Examination probability: row r has r entries, for distances 1 to r from the last click."""
     severity: Annotated[float, Field(ge=0.0)] = 1.0

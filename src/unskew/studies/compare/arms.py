@@ -128,8 +128,8 @@ def training_of(content: Mapping[str, Any], key: str) -> Training:
 
 
 def label_of(key: str, content: dict[str, Any]) -> str:
-    """Take the `label` out of a table; without one its name serves."""
-    label = content.pop("label", content.get("name", ""))
+    """Take the `label` out of a table; without one its name serves, of `module:Class` that of the class."""
+    label = content.pop("label", str(content.get("name", "")).rpartition(":")[2])
     if not isinstance(label, str):
         raise ConfigError(f"input should be a valid string, not {label!r}", argument=Key(f"{key}.label"))
     return label
@@ -146,7 +146,7 @@ def _arm(
     content = dict(table)
     label = label_of(key, content)
     said = checked(ArmTable, {name: content.pop(name) for name in ArmTable.model_fields if name in content}, key)
-    method = table_of(key, content, LEARNERS)
+    method = table_of(key, content, LEARNERS, Learner)
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{label} is the name of an arm that every comparison has", argument=Key(f"{key}.label"))
     own = {"grid.training": said.grid.training, "training": said.training, "ranker": said.ranker}
@@ -164,12 +164,15 @@ def _arm(
         of_training = dict(zip(trained, values, strict=False))
         of_method = dict(zip(varied, values[len(trained) :], strict=True))
         changed = {
-            name: (table_of(f"{key}.under.{name}", content | of_method | changes, LEARNERS), _text(changes))
+            name: (
+                table_of(f"{key}.under.{name}", content | of_method | changes, LEARNERS, Learner),
+                _text(changes),
+            )
             for name, changes in said.under.items()
         }
         points.append(
             Point(
-                table_of(key, content | of_method, LEARNERS),
+                table_of(key, content | of_method, LEARNERS, Learner),
                 None if packaged else of_ranker,
                 training_of(usual | own_training | of_training, f"{key}.grid.training"),
                 _text(of_training | of_method),

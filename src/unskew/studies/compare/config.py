@@ -13,11 +13,11 @@ from pydantic import ConfigDict, Field, model_validator
 from unskew.errors import ConfigError, Key, Option
 from unskew.learning.rankers import RANKERS
 from unskew.options.base import Paths
+from unskew.options.logs import LogOptions
 from unskew.options.runs import LogFiles
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
-from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
+from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, Simulation
 from unskew.studies.compare.arms import Arm, Values, label_of, read_arms
-from unskew.tables.lists.letor import PRESETS
 from unskew.tables.lists.scaling import SCALINGS
 
 Seed = Annotated[int, Field(ge=0)]
@@ -37,7 +37,7 @@ class SyntheticLists(Config):
 
 
 class CompareData(LogFiles):
-    """Labelled lists to simulate clicks on: files, a public data set, or made up; or a real log."""
+    """Labelled lists to simulate clicks on: files, or made up; or a real log."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, defer_build=False)
 
@@ -47,12 +47,6 @@ class CompareData(LogFiles):
     """Labelled lists that settings are chosen on, besides held-out clicks."""
     test: Paths | None = None
     """Labelled lists that every arm is measured on, and nothing is chosen on; beside a log they are not needed."""
-    preset: str | None = Field(None, json_schema_extra={"choices": [*PRESETS]})
-    """A public data set by its name."""
-    folder: str | None = None
-    """Where its files lie."""
-    fold: int = Field(1, ge=1)
-    """Which of its folds."""
     synthetic: SyntheticLists | None = None
     """Lists made up."""
     scaled: str = Field("none", json_schema_extra={"choices": [*SCALINGS]})
@@ -80,6 +74,8 @@ class TrainingGrid(Config):
 
 class CompareFile(LogOptions):
     """A whole compare file, as written; every log is as long as it says."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     out: str = "comparison"
     """Folder to write, from the folder of the file; the command may name another."""
@@ -159,7 +155,7 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     for index, given in enumerate(file.behaviours):
         table = dict(given)
         label = label_of(f"behaviours.{index}", table)
-        people.append((label, table_of(f"behaviours.{index}", table, BEHAVIOURS)))
+        people.append((label, table_of(f"behaviours.{index}", table, BEHAVIOURS, Behaviour)))
     _distinct("behaviours", [label for label, _ in people])
     for label in {label for point in points for label in point.under}:
         known(Key("under"), label, dict(people))
@@ -183,18 +179,16 @@ def _check_data(file: CompareFile) -> None:
     data = file.data
     known(Key("data.scaled"), data.scaled, SCALINGS)
     known(Key("data.scaling"), data.scaling, SCALINGS)
-    given = [key for key in ("lists", "preset", "synthetic", "log") if getattr(data, key) is not None]
+    given = [key for key in ("lists", "synthetic", "log") if getattr(data, key) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none"
-        raise ConfigError(f"give one of lists, preset, synthetic and log; there is {found}", argument=Key("data"))
-    if data.preset is not None:
-        known(Key("data.preset"), data.preset, PRESETS)
-    needs = {"lists": "test", "preset": "folder", "log": "features"}.get(given[0])
+        raise ConfigError(f"give one of lists, synthetic and log; there is {found}", argument=Key("data"))
+    needs = {"lists": "test", "log": "features"}.get(given[0])
     if needs and getattr(data, needs) is None:
         raise ConfigError("missing", argument=Key(f"data.{needs}"))
-    homes = {"validation": ("lists",), "test": ("lists", "log"), "folder": ("preset",), "fold": ("preset",)}
+    homes = {"validation": ("lists",), "test": ("lists", "log")}
     homes |= dict.fromkeys(("features", "columns", "feedback", "missing_features"), ("log",))
-    homes |= dict.fromkeys(("scaled", "label_scale", "only_relevant"), ("lists", "preset", "synthetic"))
+    homes |= dict.fromkeys(("scaled", "label_scale", "only_relevant"), ("lists", "synthetic"))
     wrong = [key for key, home in homes.items() if key in data.model_fields_set and given[0] not in home]
     if wrong:
         raise ConfigError(f"cannot be given beside {given[0]}", argument=Key(f"data.{wrong[0]}"))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -83,7 +82,7 @@ def simulated_page(comparison: SimulatedComparison) -> Page:
         found = [rows_table(each, comparison.baselines, how) for how, each in tables(comparison, behaviour)]
         sections.append(Section(behaviour, comparison.verdict(behaviour), found))
     drawn = Section("nDCG@10 on the test lists", figures=figures)
-    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections, *left_section(comparison)], [LEGEND])
+    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections], [LEGEND])
 
 
 def failures(comparison: Comparison) -> list[str]:
@@ -108,10 +107,10 @@ def terms_of(comparison: Comparison) -> list[Term]:
 def arm_term(label: str, point: Point) -> Term:
     """What an arm is: its method, and where its label is another, what is set."""
     if label == point.method.name:
-        return method_term(label, label)
+        return method_term(label, point.method)
     changed = point.method.model_dump(exclude_defaults=True, exclude={"name"}, mode="json")
     changed |= point.training.model_dump(include={"learn_from"}, exclude_defaults=True)
-    return method_term(label, point.method.name, ", ".join(f"{key} = {value}" for key, value in changed.items()))
+    return method_term(label, point.method, ", ".join(f"{key} = {value}" for key, value in changed.items()))
 
 
 def rows_table(rows: Sequence[Row], baselines: Sequence[str], how: str = "") -> Table:
@@ -137,29 +136,6 @@ def lead(comparison: SimulatedComparison) -> str:
     if len(worth) == total:
         return "On this data debiasing is worth it" + (" under every behaviour tried." if total > 1 else ".")
     return f"On this data debiasing is worth it under {len(worth)} of {total} behaviours: {', '.join(worth)}."
-
-
-LEFT = (
-    "CMIP on the test lists, mean over seeds, in nats: how far scores follow the logging ranking among documents "
-    "of one grade. 0 is a ranking that learned nothing of where documents stood; a random one has 0 too, so read "
-    "it beside nDCG."
-)
-
-
-def left_section(comparison: SimulatedComparison) -> list[Section]:
-    """CMIP of every arm with its chosen settings, a column for each behaviour; none where nothing is known."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for finding in comparison.findings:
-        cell, value = finding.cell, finding.content.get("cmip")
-        chosen = comparison.chosen.get((comparison.ways[0], cell.behaviour, cell.arm))
-        if value is not None and chosen == cell.index:
-            found.setdefault(cell.arm, {}).setdefault(cell.behaviour, []).append(float(value))
-    names = comparison.behaviours
-    rows = [
-        [arm, *(f"{np.mean(values[name]):.4f}" if name in values else "" for name in names)]
-        for arm, values in found.items()
-    ]
-    return [Section("Bias that is left", tables=[Table(["method", *names], rows, legend=LEFT)])] if rows else []
 
 
 LOG_LEGEND = (

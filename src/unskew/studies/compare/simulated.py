@@ -19,11 +19,12 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError
 from unskew.learning.scoring.model import Model
-from unskew.measuring import cmip_metric, mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
-from unskew.pages.origins import GENERATED, real
+from unskew.measuring import mean_over_seeds, measure_ranking, page_ndcg_metric, rank_weights
+from unskew.options.base import Paths
+from unskew.pages.origins import GENERATED
 from unskew.results import plain
 from unskew.settings import listed
-from unskew.simulation import ScoresLogger, Simulation, SvmLogger
+from unskew.simulation import Simulation, SvmLogger
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cells import (
     MEASURED,
@@ -38,7 +39,9 @@ from unskew.studies.compare.cells import (
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.logged import label_score, read_log
 from unskew.studies.compare.verdict import Row, verdict, with_tests
-from unskew.tables.lists.letor import read_preset
+from unskew.tables.features.features import several
+from unskew.tables.features.tables import is_table
+from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
@@ -72,13 +75,8 @@ def read_data(data: CompareData, base: Path) -> ListParts:
     """The lists, their grades scaled and their queries filtered as asked; kept while the process runs."""
     if data.synthetic is not None:
         parts: tuple[Lists | None, ...] = tuple(synthetic_parts(**dict(data.synthetic)).values())
-    elif data.preset is not None:
-        parts = read_preset(data.preset, base / str(data.folder), fold=data.fold)
     else:
-        named = (
-            (paths,) if isinstance(paths, str) else paths for paths in (data.lists, data.validation, data.test)
-        )
-        parts = tuple(None if p is None else read_lists([base / path for path in p], data.doc_ids) for p in named)
+        parts = _of_one_width([data.lists, data.validation, data.test], data.doc_ids, base)
     graded = [None if part is None else _graded(part, data) for part in parts]
     scaler = fit_scaler(data.scaled, *(part for part in graded if part is not None))
     train, validation, test = (None if part is None else scaler.apply(part) for part in graded)
@@ -87,12 +85,23 @@ def read_data(data: CompareData, base: Path) -> ListParts:
     return ListParts(train, validation, test, (_hash(train), _hash(validation), _hash(test)))
 
 
+def _of_one_width(named: Sequence[Paths | None], doc_ids: bool, base: Path) -> tuple[Lists | None, ...]:
+    """The lists of each part; LETOR files name no feature that is 0 everywhere, which another part may have."""
+    files = [None if paths is None else [base / path for path in several(paths)] for paths in named]
+    parts = [None if each is None else read_lists(each, doc_ids) for each in files]
+    width = max(part.dim for part in parts if part is not None)
+    return tuple(
+        part
+        if each is None or part is None or part.dim == width or is_table(each[0])
+        else read_letor(each, doc_ids=doc_ids, features=width)
+        for each, part in zip(files, parts, strict=True)
+    )
+
+
 def lists_words(data: CompareData) -> str:
     """What the lists are, in a few words."""
     if data.synthetic is not None:
         return GENERATED
-    if data.preset is not None:
-        return real(data.preset)
     paths = [data.lists] if isinstance(data.lists, str) else data.lists or []
     return f"the lists of {listed([Path(path).name for path in paths])}"
 
@@ -157,8 +166,6 @@ def click_score(model: Model, log: Log) -> float | None:
     return None if batches is None else plain(click_likelihood(model, batches))
 
 
-PERMUTATIONS = 30
-"""Of CMIP: enough for its mean by chance; comparisons ask for no p-value."""
 _kept: dict[str, Log] = {}  # the last log of this process, by its hash
 
 
@@ -179,12 +186,7 @@ class SimulatedCell(Cell):
             found, scores = fit(self.point, self.seed, self.data.scaling, self.drawn(splits.train), splits)
         report = measure_ranking(scores, splits.test, MEASURED, slots=splits.longest)
         found |= {"test": report.to_dict()["means"], "queries": report.queries}
-        found |= {"without_relevant": report.without_relevant, "cmip": None}
-        if not isinstance(self.simulation.logger, ScoresLogger) and len(scores) > 1:
-            test, logged = splits.test, self.logged(splits)
-            query = np.repeat(np.arange(len(test)), test.sizes)
-            left = cmip_metric(scores, logged, test.labels, query=query, permutations=PERMUTATIONS)
-            found["cmip"] = left.value  # what scores still know of the logging ranking, given grades
+        found |= {"without_relevant": report.without_relevant}
         return found, np.asarray(np.stack([report.per_query[name] for name in MEASURED]), np.float64)
 
     def drawn(self, lists: Lists) -> Log:
@@ -252,7 +254,7 @@ class SimulatedComparison(Comparison):
     baselines: tuple[str, ...] = ("naive",)
     """Arms of which the best is what methods are tested against, besides naive."""
 
-    numbers = (*VALIDATION, "cmip", "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
+    numbers = (*VALIDATION, "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
 
     def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
         """The table of a behaviour: naive, the methods, then the other references."""

@@ -310,7 +310,7 @@ def find_sources(paths: PathLike | Sequence[PathLike]) -> list[ListFile]:
         raise DataError("no files given", hint="pass a path or a list of paths")
     for path in listed:
         if path.is_dir():
-            raise DataError("is a folder, not a file", path=path, hint="name its files, or use read_preset")
+            raise DataError("is a folder, not a file", path=path, hint="name its files")
         if not path.exists():
             hint = "pass sorted(Path(folder).glob(pattern))" if "*" in path.name else "check the path"
             raise DataError("no such file", path=path, hint=hint)

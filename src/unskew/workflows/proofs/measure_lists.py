@@ -12,7 +12,6 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
 from unskew.logs.reader import AnyLog, StoredLog, TableLog, open_log, opened, place_of
 from unskew.measuring import Empty, PageNdcg, measure_ranking, page_ndcg_metric, rank_weights
-from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import known_mean
 from unskew.names import NO_NAMES, Names
@@ -133,7 +132,7 @@ def measure_lists(
     # a package ranks and has no click model
     clicks = measure_clicks(model, shown) if isinstance(model, Model) else None
     means = {name: each.mean for name, each in pages.items()}
-    return replace(found, pages=means, cmip=left_of_logging(scores, shown), clicks=clicks), shown
+    return replace(found, pages=means, clicks=clicks), shown
 
 
 def _scores(ranking: Ranking, lists: Lists) -> Array:

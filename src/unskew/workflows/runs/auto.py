@@ -17,7 +17,7 @@ from unskew.examination import Examination
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.learning.rankers import RANKERS, Ranker
-from unskew.settings import Table, listed, table_of
+from unskew.settings import Table, kind_of, listed, table_of
 from unskew.types import Array, Log
 from unskew.workflows.runs.correction import begins_as, engine_of
 from unskew.workflows.runs.data import LogData, TrainingData
@@ -141,16 +141,16 @@ def candidates(auto: Auto) -> dict[str, Learner]:
     found: dict[str, Learner] = {}
     for index, given in enumerate(auto.candidates):
         content: Table = {"name": given} if isinstance(given, str) else dict(given)
-        kind = LEARNERS.get(str(content.get("name")))
-        if auto.factors and kind is not None:
-            if "factors" not in kind.model_fields:
+        key = f"method.candidates.{index}"
+        if auto.factors and "name" in content:
+            if "factors" not in kind_of(Key(f"{key}.name"), content["name"], LEARNERS, Learner).model_fields:
                 continue
             content = {"factors": list(auto.factors)} | content
-        method = table_of(f"method.candidates.{index}", content, LEARNERS)
+        method = table_of(key, content, LEARNERS, Learner)
         if not isinstance(method, MethodConfig) or method.target == "labels":
             raise ConfigError(
                 f"{method.name} cannot be one; name methods that learn from clicks",
-                argument=Key(f"method.candidates.{index}"),
+                argument=Key(key),
             )
         more = {name: value for name, value in content.items() if name not in ("name", "factors")}
         found[", ".join([method.name, *(f"{name} = {value}" for name, value in more.items())])] = method

@@ -19,8 +19,6 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import MethodConfig, PackageConfig
 from unskew.learning.rankers import Trees
 from unskew.learning.rankers.networks import WithSide
-from unskew.learning.rankers.pretraining import pretrain
-from unskew.learning.rankers.text_rankers import encoders
 from unskew.learning.scoring.model import Model, build
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import measure_ranking
@@ -61,10 +59,6 @@ def click_ndcg(scorer: Scorer, log: Log) -> float:
 
 def _ndcg(scores: Array, labels: Array, offsets: Array) -> float:
     return measure_ranking(scores, (labels, offsets), "ndcg@10").means["ndcg@10"]
-
-
-PRETRAINING_REPORTS = 10
-"""Steps between reports of a pre-training."""
 
 
 class Fitter(ABC):
@@ -127,7 +121,6 @@ class NetworkFitter(Fitter):
     def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
         """Train to the last step or until validation says stop, and what comes after the ranker."""
         model = self.model
-        self.pretrain(report)
         fit = self.trainer.run(self.batches, validate=self.validate(), report=report, checkpoints=checkpoints)
         if isinstance(model.ranker, WithSide) and model.ranker.later:
             with torch.random.fork_rng(), threads(self.trainer.threads):
@@ -137,22 +130,6 @@ class NetworkFitter(Fitter):
                 training = self.asked.training
                 fit_side(model.ranker, model.method, self.batches, training, fit, chosen, kind=kind)
         return model, fit
-
-    def pretrain(self, report: Report | None) -> None:
-        """Let a ranker that reads learn the language of the texts first, where that is asked for."""
-        training, documents = self.asked.training, self.data.documents
-        for encoder in encoders(self.model.ranker):
-            if not encoder.config.pretraining or self.trainer.fit.step or not isinstance(documents, Lists):
-                continue
-
-            def told(step: int, loss: float, rate: float) -> None:
-                if report is not None and step % PRETRAINING_REPORTS == 0:
-                    report(Progress(0, loss, None, None, step * training.batch / rate, rate))
-
-            texts = encoder.read(documents, np.zeros((len(documents.features), 0)), self.device)
-            with torch.random.fork_rng(), threads(self.trainer.threads):
-                torch.manual_seed(training.seed)
-                pretrain(encoder, texts, batch=training.batch, seed=training.seed, told=told)
 
     def validate(self) -> Callable[..., float] | None:
         """What chooses weights. Process 0 does; the others are told, and need only know that somebody does."""

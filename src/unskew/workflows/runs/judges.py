@@ -19,7 +19,7 @@ import numpy as np
 
 from unskew.examination import Examination
 from unskew.learning.fitting.choices import BELIEF, Shows, within
-from unskew.learning.methods import Learner
+from unskew.learning.methods import Learner, found_as
 from unskew.learning.rankers import Ranker
 from unskew.results import Result
 from unskew.settings import Table
@@ -73,7 +73,8 @@ class Pick(Result):
 
 def named_table(config: Learner | Ranker) -> Table:
     """A method or ranker as a run file has it."""
-    return {"name": config.name, **config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
+    name = found_as(config) if isinstance(config, Learner) else config.name
+    return {"name": name, **config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
 
 
 class Contest:

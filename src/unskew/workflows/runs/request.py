@@ -16,7 +16,7 @@ import tomli_w
 
 from unskew.errors import ConfigError, Key, Option, parts_of
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
+from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig, found_as
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.names import KEYS, Names
@@ -181,8 +181,9 @@ class _Content:
         if isinstance(given, str):
             table: Table = {"name": given}
         else:
-            table = {"name": given.name, **given.model_dump(mode="json", exclude_unset=True)}
-            self.kinds[key] |= {given.name: type(given)}
+            name = found_as(given) if isinstance(given, Learner) else given.name
+            table = {**given.model_dump(mode="json", exclude_unset=True), "name": name}
+            self.kinds[key] |= {name: type(given)}
         self.tables[key] = table
         self.said[f"{key}.name"] = Option(key)
         if key == "ranker":
@@ -262,13 +263,13 @@ def tell_as_said(error: ConfigError, said: Mapping[str, Option]) -> None:
 def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[str, Any]) -> Request:
     """The content of a run, checked; `given` are data in memory, where there is no `source` in files."""
     file = checked(RunFile, asked.tables, "")
-    if "name" in file.method:
+    if "name" in file.method and ":" not in str(file.method["name"]):
         known(Key("method.name"), file.method["name"], (*asked.kinds["method"], "auto"))
     auto = checked(Auto, file.method, "method") if file.method.get("name") == "auto" else None
     if auto is not None and file.ranker is not None:
         auto = auto.model_copy(update={"rankers": ()})
     table = file.method if auto is None else {"name": USUAL_METHOD}
-    method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
+    method: Learner = table_of("method", table, asked.kinds["method"], Learner).located(base)
     ranker = None if file.ranker is None else table_of("ranker", file.ranker, asked.kinds["ranker"]).located(base)
     reads = ranker is not None and ranker.reads
     if source is None:

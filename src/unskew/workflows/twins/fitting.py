@@ -14,7 +14,6 @@ from unskew.diagnosis.click_models.fitted import find_model, fit_model
 from unskew.diagnosis.click_models.pages import ClickPages, added
 from unskew.errors import ConfigError
 from unskew.examination import Examination
-from unskew.measuring.cmip import shown_order
 from unskew.tables.features.encoding import fit_encoding
 from unskew.types import Array, Lists, Log
 
@@ -223,3 +222,16 @@ def grades(relevance: Array) -> Array:
     low, top = np.quantile(relevance, (0.05, 0.98)) if len(relevance) else (0.0, 1.0)
     scaled = np.log2(1 + (2**GRADES - 1) * np.clip((relevance - low) / max(top - low, 1e-9), 0, 1))
     return np.asarray(np.clip(np.rint(scaled), 0, GRADES), np.int16)
+
+
+def shown_order(log: Log) -> Array:
+    """How high the logging ranking put each document of the lists, [N]: minus its mean rank, NaN if never shown.
+
+    Shuffled slots do not count, unless there are no others.
+    """
+    there = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
+    there = there if there.any() else np.ones(len(log.row), bool)
+    documents = len(log.lists.labels)
+    times = np.bincount(log.row[there], minlength=documents)
+    total = np.bincount(log.row[there], log.position[there], minlength=documents)
+    return np.where(times > 0, -total / np.maximum(times, 1), np.nan)

@@ -14,20 +14,29 @@ from unskew.errors import ConfigError, Key, Option
 from unskew.files import complete_file, refuse_existing, write_json, write_text
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
-from unskew.measuring.cmip import shown_order
 from unskew.options.base import VerbOptions
 from unskew.options.logs import SimulateArguments, TrafficArguments, TwinArguments
 from unskew.pages.documents.inspections import twin_page
 from unskew.pages.origins import behaviour_words
 from unskew.pages.web import html
 from unskew.results import Result
-from unskew.settings import checked, known, read_toml, table_of
-from unskew.simulation import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
+from unskew.settings import checked, kind_of, read_toml, table_of
+from unskew.simulation import (
+    BEHAVIOURS,
+    LOGGERS,
+    Behaviour,
+    Logger,
+    ScoresLogger,
+    Simulation,
+    Traffic,
+    logging_scores,
+)
 from unskew.simulation.logger import find_logger
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.letor import write_letor
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.twins.fitting import shown_order
 from unskew.workflows.twins.twin import truth_table, twin
 
 SYNTHETIC = "synthetic"
@@ -86,7 +95,9 @@ class SimulatedLog(Result):
 
 def simulate_to(asked: SimulateArguments) -> SimulatedLog:
     """Simulate a log into a Parquet file; what was written, in numbers."""
-    people = configured(asked.config, behaviour=(asked.behaviour, BEHAVIOURS), logger=(asked.logger, LOGGERS))
+    people = configured(
+        asked.config, behaviour=(asked.behaviour, BEHAVIOURS, Behaviour), logger=(asked.logger, LOGGERS, Logger)
+    )
     return _written(asked, checked(Simulation, _fields(Simulation, asked) | people, None))
 
 
@@ -166,19 +177,19 @@ def shown_scores(log: Log) -> Array:
     return np.where(np.isnan(order), lowest, order)
 
 
-def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) -> dict[str, Any]:
+def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]], type[Any]]) -> dict[str, Any]:
     """What each key names, with the settings of the file's table of that key."""
     tables = {} if path is None else read_toml(path)
     unknown = sorted(set(tables) - set(asked))
     if unknown:
         raise ConfigError(f"unknown table {', '.join(unknown)}. Known: {', '.join(sorted(asked))}.", path=path)
     made = {}
-    for key, (name, kinds) in asked.items():
-        known(key, name, kinds)
+    for key, (name, kinds, own) in asked.items():
+        kind_of(key, name, kinds, own)
         try:
             if not isinstance(tables.get(key, {}), dict):
                 raise ConfigError(f"input should be a table, not {tables[key]!r}", argument=Key(key))
-            made[key] = table_of(key, {"name": name} | tables.get(key, {}), kinds)
+            made[key] = table_of(key, {"name": name} | tables.get(key, {}), kinds, own)
         except ConfigError as error:
             error.path = path
             if key not in tables:

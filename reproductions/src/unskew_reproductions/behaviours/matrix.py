@@ -35,6 +35,8 @@ class ClickMatrix(Independent):
     [[0.1, 0.0, 0.0], [0.5, 0.2, 0.0]]
     """
 
+    called = "click matrix"
+
     matrix: Annotated[tuple[Curve, ...], Field(min_length=1, strict=False)] = TIANGONG
     """Click probabilities: a row for each grade from 0, a column for each rank from 1."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import ConfigError, Key
+from unskew.errors import ConfigError
 from unskew.learning.rankers.text_rankers import TextEncoder, transformers
 from unskew.tables.lists.inputs import Tokens
 
@@ -38,14 +38,21 @@ def masked(ids: Tensor, special: Tensor, mask: int, words: int, draws: torch.Gen
 
 
 def pretrain(
-    encoder: TextEncoder, texts: Tokens, *, batch: int, seed: int, told: Told | None = None
+    encoder: TextEncoder,
+    texts: Tokens,
+    *,
+    steps: int,
+    rate: float = 5e-5,
+    batch: int,
+    seed: int,
+    told: Told | None = None,
 ) -> list[float]:
-    """Train the encoder in place as its config says; the loss of every step."""
-    steps, losses = encoder.config.pretraining, list[float]()
+    """Train the encoder in place, `rate` the largest step size; the loss of every step."""
+    losses = list[float]()
     draws, device = torch.Generator().manual_seed(seed), texts.codes.device
     model = _with_words(encoder).to(device).train()
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=encoder.config.pretraining_rate)
+    optimizer = torch.optim.AdamW(weights, lr=rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / (steps / 10 + 1), (steps - step) / steps)
     )
@@ -81,18 +88,14 @@ def _with_words(encoder: TextEncoder) -> nn.Module:
     """The encoder itself with a head that names tokens: the model's own where it has one."""
     package, config = transformers(), encoder.config
     if encoder.tokenizer.mask_token_id is None:
-        raise ConfigError(
-            f"the tokenizer of {config.model!r} has no mask token", argument=Key("ranker.pretraining")
-        )
+        raise ConfigError(f"the tokenizer of {config.model!r} has no mask token")
     try:
         kind = package.AutoModelForMaskedLM
         made: nn.Module = (
             kind.from_config(encoder.model.config) if config.scratch else kind.from_pretrained(config.model)
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{config.model!r} cannot name masked tokens ({error})", argument=Key("ranker.pretraining")
-        ) from error
+        raise ConfigError(f"{config.model!r} cannot name masked tokens ({error})") from error
     setattr(made, str(made.base_model_prefix), encoder.model)
     made.tie_weights()  # type: ignore[operator]
     return made

@@ -29,6 +29,8 @@ class Mixture(Graded):
     [0.2, 0.2, 0.2, 0.4]
     """
 
+    called = "mixture"
+
     whole_list: ClassVar[bool] = True
 
     ratio: Annotated[tuple[Share, Share, Share, Share], Field(strict=False)] = (1.0, 1.0, 1.0, 1.0)

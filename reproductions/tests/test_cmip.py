@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import mutual_info_score
 
 import unskew
 from unskew.errors import DataError
-from unskew.measuring.cmip import cmip_metric, shown_order
-from unskew.pages.documents.summaries import measure_page
-from unskew.pages.page import markdown
-
-COMPARE_FILE = """pages = 2000
-seeds = 1
-behaviours = [{ name = "position" }]
-methods = [{ name = "naive" }]
-[data.synthetic]
-queries = 100
-features = 5
-documents = 12
-[ranker]
-name = "linear"
-[training]
-steps = 60
-"""
+from unskew.workflows.twins.fitting import shown_order
+from unskew_reproductions.experiments.cmip import cmip_metric, left_of_logging
 
 
 def test_independent_given_the_grade_is_zero_though_both_follow_the_grade() -> None:
@@ -93,19 +76,21 @@ def test_a_ranker_that_copies_the_log_is_told_from_one_that_does_not() -> None:
     assert debiased.documents == np.isfinite(shown).sum()
 
 
-def test_measure_tells_what_is_left_where_there_are_grades_and_a_log() -> None:
+def test_a_log_with_grades_tells_what_is_left() -> None:
     lists = unskew.make_lists(queries=60, documents=12, seed=1)
     log = unskew.simulate(lists, "position", pages=600, seed=0)
-    query = np.repeat(np.arange(len(lists)), lists.sizes)
-    ids = {"query_id": lists.query_ids[query], "doc_id": lists.document_ids()}
-    copied = np.nan_to_num(shown_order(log), nan=-11.0)
-    told = {}
-    for name, scores in (("copied", copied), ("random", np.random.default_rng(0).random(len(query)))):
-        found = unskew.measure(pa.table(ids | {"score": scores}), lists, log=log)
-        told[name] = found.cmip
-        assert "Bias that is left" in markdown(measure_page(found))
-    assert told["copied"].p < 0.01 < told["random"].p
-    assert told["copied"].value > 0.5 > 5 * abs(told["random"].value)
+    copied = left_of_logging(np.nan_to_num(shown_order(log), nan=-11.0), log)
+    drawn = left_of_logging(np.random.default_rng(0).random(len(lists.labels)), log)
+    assert copied is not None
+    assert drawn is not None
+    assert copied.p < 0.01 < drawn.p
+    assert copied.value > 0.5 > 5 * abs(drawn.value)
+    assert (
+        left_of_logging(
+            copied.value * lists.features[:, 0], replace(log, lists=replace(lists, labels=lists.labels * 0))
+        )
+        is None
+    )
 
 
 def test_nothing_to_compare_is_refused() -> None:
@@ -113,13 +98,3 @@ def test_nothing_to_compare_is_refused() -> None:
         cmip_metric([1.0, 2.0], [np.nan, 1.0], [0, 1])
     with pytest.raises(DataError, match="equally many"):
         cmip_metric([1.0], [1.0, 2.0], [0, 1])
-
-
-def test_compare_tells_it_for_every_method(tmp_path: Path) -> None:
-    (tmp_path / "compare.toml").write_text(COMPARE_FILE)
-    unskew.compare(tmp_path / "compare.toml", out=tmp_path / "out", jobs=1)
-    rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
-    left = {row["method"]: row["cmip"] for row in rows}
-    assert left["logging"] > 0.5 > 5 * abs(left["random"])
-    assert left["naive"] > left["random"]
-    assert "Bias that is left" in (tmp_path / "out" / "table.md").read_text()

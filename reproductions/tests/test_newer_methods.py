@@ -10,20 +10,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from every_method import CALLED
 from torch import Tensor
 
 import unskew
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods import (
-    DLA,
-    UPE,
-    Additive,
-    Context,
-    GradientReversal,
-    MethodModule,
-    TowerDropout,
-)
-from unskew.learning.methods.upe import logging_target
+from unskew.learning.methods import DLA, Additive, Context, MethodModule
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.scoring.model import build_tower
@@ -33,6 +25,8 @@ from unskew.simulation.logger import SvmLogger
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch
+from unskew_reproductions.methods import UPE, GradientReversal, TowerDropout
+from unskew_reproductions.methods.upe import logging_target
 
 torch.set_num_threads(1)
 CLICKS = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
@@ -264,7 +258,7 @@ def confounded() -> Callable[[str], float]:
     @cache
     def learned(name: str) -> float:
         asked = {"ranker": MLP(sizes=(32,)), "steps": 250, "seed": 0, "threads": 1, "validate_on": "nothing"}
-        scores = unskew.learn(log, name, **asked).score(test)  # type: ignore[arg-type]
+        scores = unskew.learn(log, CALLED[name], **asked).score(test)  # type: ignore[arg-type]
         return float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets, at=10)))
 
     return learned
@@ -288,7 +282,7 @@ def test_upe_estimates_examination_better_than_dla_and_ranks_no_worse(logger: Sv
     truth, found = np.array(PositionBias().curve) / PositionBias().curve[0], {}
     for method in ("dla", "upe"):
         how = {"steps": 300, "seed": 0, "threads": 1, "engine": "none"}
-        run = unskew.learn(log, method, ranker=MLP(sizes=(64, 32)), **how)  # type: ignore[arg-type]
+        run = unskew.learn(log, CALLED[method], ranker=MLP(sizes=(64, 32)), **how)  # type: ignore[arg-type]
         ndcg = np.nanmean(ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10))
         found[method] = np.abs(run.propensity() / truth - 1).max(), ndcg
     assert found["upe"][0] < found["dla"][0] - 0.05, found

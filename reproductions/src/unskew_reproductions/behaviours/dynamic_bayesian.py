@@ -23,6 +23,8 @@ from unskew.types import Array
 class DynamicBayesian(Sequential):
     """Users leave when satisfied or out of patience."""
 
+    called = "dynamic bayesian"
+
     satisfaction: Probability = 0.7
     """Factor σ: a clicked result satisfies with probability σ γ. The default is our choice."""
     continuation: Probability = 0.9

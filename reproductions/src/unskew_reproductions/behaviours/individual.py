@@ -29,6 +29,8 @@ Column = Annotated[int, Field(ge=0)]
 class IndividualBias(Graded, Independent):
     """Users examine by rank, more or less closely from document to document."""
 
+    called = "individual bias"
+
     curve: Curve = EYE_TRACKING
     """Examination probability θ of ranks 1, 2, ...; ranks beyond its end reuse the last value."""
     severity: Annotated[float, Field(ge=0.0)] = 0.1

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from unskew.errors import DataError
 from unskew.results import Result
 from unskew.types import Array, Log
+from unskew.workflows.twins.fitting import shown_order
 
 BINS = 8
 """Bins of each ranking at most."""
@@ -89,19 +90,6 @@ def cmip_metric(
         by_chance[number] = _information(permuted, second, grade, bins)
     p = (1 + int((by_chance >= counted - 1e-12).sum())) / (1 + permutations)
     return Cmip(counted - float(by_chance.mean()), counted, p, int(kept.sum()))
-
-
-def shown_order(log: Log) -> Array:
-    """How high the logging ranking put each document of the lists, [N]: minus its mean rank, NaN if never shown.
-
-    Shuffled slots do not count, unless there are no others.
-    """
-    there = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
-    there = there if there.any() else np.ones(len(log.row), bool)
-    documents = len(log.lists.labels)
-    times = np.bincount(log.row[there], minlength=documents)
-    total = np.bincount(log.row[there], log.position[there], minlength=documents)
-    return np.where(times > 0, -total / np.maximum(times, 1), np.nan)
 
 
 def left_of_logging(scores: Array, log: Log) -> Cmip | None:
