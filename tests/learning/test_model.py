@@ -295,7 +295,7 @@ def test_a_model_imports_nothing_that_it_names(
     """Whoever can write a file of a model could else run what they like where it is loaded."""
     small_model(log, "naive").save(tmp_path / "model")
     own_method(tmp_path, monkeypatch)
-    card = json.loads((tmp_path / "model" / "model.json").read_text())
+    card = read_json(tmp_path / "model" / "model.json")
     card["method"]["name"] = "mine_of_test:Mine"
     (tmp_path / "model" / "model.json").write_text(json.dumps(card))
     with pytest.raises(RunError, match=r"mine_of_test:Mine is not imported.*import mine_of_test first"):
