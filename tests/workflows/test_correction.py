@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.optimize import minimize
 
@@ -17,6 +19,7 @@ from unskew.examination import Examination
 from unskew.learning.fitting.choices import QueryChoices, Shows
 from unskew.learning.fitting.straight import habits, straight
 from unskew.learning.scoring.combination import Combination, KnownPairs
+from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import read_candidates
@@ -409,6 +412,28 @@ def test_trees_and_packages_begin_as_the_engine(strong: Log, tmp_path: Path) -> 
         run = unskew.learn(strong, method, ranker=ranker, **how)
         assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) - 0.01
         assert unskew.load(tmp_path / method).score(lists) == pytest.approx(run.score(lists), abs=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["auto", "safe"])
+def test_a_log_in_shards_begins_as_the_engine_by_its_held_out_pages(tmp_path: Path, engine: str) -> None:
+    log = engine_log(8, engine=0.8, know=0.6, pages=9000)
+    write_log(log, tmp_path / "log.parquet")
+    pages = np.repeat(log.lists.query_ids, log.lists.sizes)
+    rows = {"query_id": pages, "doc_id": log.lists.document_ids()}
+    rows |= {f"f{number}": log.lists.features[:, number] for number in range(6)}
+    pq.write_table(pa.table(rows), tmp_path / "features.parquet")
+    asked = f'engine = "{engine}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\nshards = 2\n'
+    (tmp_path / "run.toml").write_text(f'{asked}[ranker]\nname = "linear"\n[training]\nsteps = 60\nthreads = 1\n')
+    run = unskew.learn(tmp_path / "run.toml", out=tmp_path / "run")
+    lists = log.with_ranks().lists
+    assert lists.shown is not None
+    lists = replace(lists, columns=unskew.types.Columns(tuple(f"f{number}" for number in range(6))))
+    begun = run.metrics.engine
+    assert begun is not None
+    assert begun.combination is not None
+    assert begun.combination.clicks < log.click.sum() / 2  # those of the held-out shard, each once
+    assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + (0.005 if engine == "auto" else -1e-6)
+    assert unskew.load(tmp_path / "run").score(lists) == pytest.approx(run.score(lists), abs=1e-5)
 
 
 def test_predict_takes_ranks_from_the_log(strong: Log, tmp_path: Path) -> None:

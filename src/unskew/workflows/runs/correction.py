@@ -86,18 +86,34 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     """Let a trained model begin as the engine, where that is asked for and can be known; None where it is not."""
     if engine == "none":
         return None
-    if not isinstance(data, LogData) or data.held_out is None:
-        what = "no clicks were held out that say how far" if isinstance(data, LogData) else "the log is in shards"
-        return Begun(None, what)
-    prior, examination, reason = engine_of(data.train, engine)
+    log, held = pages_of(data)
+    if log is None or held is None:
+        return Begun(None, "no clicks were held out that say how far")
+    prior, examination, reason = engine_of(log, engine)
     if prior is None:
         return Begun(None, f"the log tells no examination, {reason}")
-    line = straight(partial(Scorer.prepared, model), model.card.features, data.train, prior, examination)
+    line = straight(partial(Scorer.prepared, model), model.card.features, log, prior, examination)
     slope = 0.0 if line.weights is None else 1.0
     begun = Combination(prior, line.scale, 0.0, line.middle, line.clicks, slope, line.weights)
     model.combination = begun  # so that the model can tell what features say
-    model.combination = combine(model, begun, data.held_out, examination)
+    apart = said_apart(model, line, held.lists) if held is log else None
+    model.combination = combine(model, begun, held, examination, apart)
     return Begun(model.combination, None, examination, line)
+
+
+def pages_of(data: TrainingData) -> tuple[Log | None, Log | None]:
+    """The pages that order and features are looked at in, and those that judge the model; of shards the same."""
+    if isinstance(data, LogData):
+        return data.train, data.held_out
+    held = data.held_out_pages()
+    held = None if held is None else held.with_ranks()
+    return held, held
+
+
+def said_apart(model: Scorer, line: Straight, lists: Lists) -> Array:
+    """What features say along straight lines of documents [N], by pages of other queries."""
+    query = np.repeat(np.arange(len(lists)), lists.sizes)
+    return line.apart(np.zeros(len(query)), Scorer.prepared(model, lists)[:, : model.card.features], query)
 
 
 def begins_as(asked: Settings, data: LogData, prior: EnginePrior, examination: Examination | None) -> Array:
@@ -130,15 +146,21 @@ def examination_of(log: Log) -> tuple[Examination | None, str | None]:
     return (None, reason) if curve is None else (curve.usable().reaching(int(log.position.max())), None)
 
 
-def combine(model: Scorer, begun: Combination, held: Log, examination: Examination | None) -> Combination:
-    """The weights of all that was found and of the model, by pages that the model has not learned from."""
+def combine(
+    model: Scorer, begun: Combination, held: Log, examination: Examination | None, apart: Array | None = None
+) -> Combination:
+    """The weights of all that was found and of the model, by pages that the model has not learned from.
+
+    `apart` is what features say along straight lines, where these pages were looked at for it.
+    """
     shows, lists = Shows.of([held], examination), held.lists
     clicks = int(shows.clicks.sum())
     assert lists.shown is not None, "a log to learn from has ranks"
-    begun = replace(begun, clicks=begun.clicks + clicks)
+    begun = replace(begun, clicks=begun.clicks + (clicks if apart is None else 0))
     if clicks < FEWEST_CLICKS:
         return begun
     own, line = model.sides(lists).astype(float).T
+    line = line if apart is None else apart
     engine = begun.prior.log_at(lists.shown)
     found = begun.scale * np.where(np.isnan(engine), begun.middle, engine) + begun.slope * line
     spread = max(within(own[shows.rows], shows.query), 1e-9)
@@ -188,20 +210,23 @@ def started(model: Scorer, data: TrainingData, engine: Beginning) -> tuple[Begun
     begun = begin(model, data, engine)
     if engine != "safe" or begun is None or begun.combination is None:
         return begun, None
-    assert isinstance(data, LogData), "it began with one"
-    assert data.held_out is not None, "it began with them"
-    return make_safe(model, begun, data.train, data.held_out)
+    log, held = pages_of(data)
+    assert log is not None, "it began with them"
+    assert held is not None, "it began with them"
+    return make_safe(model, begun, log, held)
 
 
 def make_safe(model: Scorer, begun: Begun, train: Log, held: Log) -> tuple[Begun, Safety]:
     """Hold a model that begins as the engine back to what clicks carry that it has not seen.
 
-    Held-out pages judge all of the correction. If they carry none of it, what features say along straight lines is
-    judged by all pages that were learned from, each query by what others said; it may be the whole correction.
+    Held-out pages judge all of the correction, unless features were looked at in them too. If they carry none,
+    what features say along straight lines is judged by all pages that it is of, each query by what others said.
     """
     assert begun.combination is not None
     combination, line = replace(begun.combination, depth=int(train.position.max())), begun.line
-    safety = carried(*gains_of(model, combination, held, begun.examination))
+    safety = Safety(0.0, None, None)
+    if held is not train:
+        safety = carried(*gains_of(model, combination, held, begun.examination))
     if not safety.share and line is not None and line.others is not None:
         combination = replace(combination, scale=line.scale, weight=0.0, slope=1.0)
         safety = carried(*gains_along(model, combination, line, train, begun.examination))
@@ -267,11 +292,9 @@ def gains_along(
     model: Scorer, combination: Combination, line: Straight, log: Log, examination: Examination | None
 ) -> tuple[Gains, Gains | None]:
     """The same of what features say along straight lines, each query judged by what the others said."""
-    lists, query = log.lists, np.repeat(np.arange(len(log.lists)), log.lists.sizes)
-    assert lists.shown is not None, "a log to learn from has ranks"
-    x = Scorer.prepared(model, lists)[:, : model.card.features]
-    sides = np.zeros((len(query), 2))
-    sides[:, 1] = line.apart(np.zeros(len(query)), x, query)
+    lists = log.lists
+    sides = np.zeros((len(lists.features), 2))
+    sides[:, 1] = said_apart(model, line, lists)
     before = discounts(replace(combination.times(0.0), scale=1.0), sides, lists)
     after = np.stack([discounts(combination.times(share), sides, lists) for share in SHARES])
     return weighed((after - before)[:, log.row], log, examination)
