@@ -47,7 +47,7 @@ elif moment == "half of the impressions":
 elif moment == "impressions":
     module.log_numbers = die
 elif moment == "summary":
-    module.write_json = die
+    module.write_manifest = die
 elif moment == "publish":
     disk.publish = lambda working, place, **given: die() if place == out else real(working, place, **given)
 elif moment == "between two renames":

@@ -208,7 +208,10 @@ def test_command(tmp_path: Path) -> None:
         part = pq.read_table(tmp_path / "out" / name)
         assert set(part["page_id"].to_pylist()) == pages
         assert {visits[page] for page in pages} == set(part["visit_id"].to_pylist())
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == {**summary.to_dict(), "names": {}}
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert set(told.pop("files")) == {f"{name}/data_0.parquet" for name in expected}
+    assert told.pop("sealed")
+    assert told == {**summary.to_dict(), "names": {}}
     assert summary.split_by == "visit_id"
 
 

@@ -39,7 +39,7 @@ class Loop:
         self.place, self.lists, self.live = place, lists, place / "live"
         self.visitors = Visitors(lists, unskew.behaviours.BEHAVIOURS["position"](), seed=0)
         log = unskew.simulate(lists, "position", pages=1000, seed=0, cutoff=SHOWN)
-        unskew.learn(log, "naive", ranker=SMALL, steps=200).save(self.live)
+        unskew.learn(log, "naive", ranker=SMALL, steps=200, engine="none").save(self.live)
         explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN).build("live")
         self.pages = ImpressionLog(str(place / "served"))
         models = Models.open({"live": self.live})
@@ -77,7 +77,8 @@ class Loop:
         found = unskew.diagnose(log.take(~kept))
         curve = self.place / f"found{number}.csv"
         found.propensities().write(curve)
-        run = unskew.learn(log.take(~kept), unskew.methods.IPW(propensity=str(curve)), ranker=SMALL, steps=200)
+        how = unskew.methods.IPW(propensity=str(curve))  # visitors ask for documents in no order, so none begins there
+        run = unskew.learn(log.take(~kept), how, ranker=SMALL, steps=200, engine="none")
         told = unskew.ship(run, log.take(kept), against=unskew.load(self.live))
         if told.status == 0:
             before = self.version()

@@ -78,7 +78,7 @@ def told(found: Any) -> Any:
     """What a verb found, without the names of logs and places, which differ."""
     found = found if isinstance(found, Mapping) else found.to_dict()
     text = json.dumps({name: each for name, each in found.items() if name != "out"}, default=str)
-    return json.loads(text, parse_float=lambda each: float(f"{float(each):.9g}"))
+    return json.loads(text, parse_float=lambda each: float(f"{float(each):.7g}"))
 
 
 def parts_of_split(log: Any, columns: Any, out: Path) -> Any:

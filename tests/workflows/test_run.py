@@ -159,7 +159,7 @@ def test_clicks_choose_where_a_log_is_given(log: Log, tmp_path: Path) -> None:
     validation = read(tmp_path / "run", "metrics.json")["validation"]
     assert validation["on"] == "clicks"
     total = clicks = 0.0  # mean log softmax of the clicked results, written out page by page
-    scores = model.score(held_out.lists).astype(float)[held_out.row]
+    scores = model.model.correction(held_out.lists).astype(float)[held_out.row]
     for start, stop in zip(held_out.offsets[:-1], held_out.offsets[1:], strict=True):
         shown, clicked = scores[start:stop], held_out.click[start:stop] > 0
         total += (shown[clicked] - np.log(np.exp(shown).sum())).sum()

@@ -1,7 +1,7 @@
 """A model put on top of the engine: how far its correction and a pair's own clicks go is said by held-out clicks.
 
-The examination of ranks comes from `Evidence`: where a log links no rank to rank 1 nobody can say how much of its
-clicks is relevance and how much is place, and a run begins as the engine only if it is told to.
+The examination of ranks comes from `Evidence`. Where a log links no rank to rank 1 nobody can say how much of its
+clicks is relevance and how much is place; then most of their fall is taken for place.
 
 A safe run goes no further from that order than held-out clicks carry it:
 
@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from unskew.diagnosis.evidence.evidence import chosen_curve
-from unskew.engine_prior import EnginePrior
+from unskew.engine_prior import EnginePrior, leaning
 from unskew.examination import Examination
 from unskew.learning.fitting.choices import Shows, within
 from unskew.learning.fitting.straight import FEWEST_CLICKS, Straight, straight
@@ -60,6 +60,20 @@ class Begun(Result):
         """What the score is made of."""
         if self.combination is None:
             return f"The score does not begin as the order shown: {self.reason}."
+        return self.score_said + self.guess_said
+
+    @property
+    def guess_said(self) -> str:
+        """What was taken for examination where the log tells none."""
+        if self.combination is None or self.combination.prior.reason is None or self.examination is None:
+            return ""
+        why = self.combination.prior.reason
+        return f" The log tells no examination, {why}: most of the fall of click rates by rank is taken for it."
+
+    @property
+    def score_said(self) -> str:
+        """What the score is made of, where it begins as the order shown."""
+        assert self.combination is not None
         found = self.combination
         ranks, fall = len(found.prior.relevance), found.prior.steepness
         steep = f"mean relevance falls {fall:.1f} times from rank 1 to rank {ranks}"
@@ -89,9 +103,8 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     log, held = pages_of(data)
     if log is None or held is None:
         return Begun(None, "no clicks were held out that say how far")
-    prior, examination, reason = engine_of(log, engine)
-    if prior is None:
-        return Begun(None, f"the log tells no examination, {reason}")
+    prior, examination = engine_of(log, engine)
+    assert prior is not None, "it is to begin"
     line = straight(partial(Scorer.prepared, model), model.card.features, log, prior, examination)
     slope = 0.0 if line.weights is None else 1.0
     begun = Combination(prior, line.scale, 0.0, line.middle, line.clicks, slope, line.weights)
@@ -126,18 +139,22 @@ def begins_as(asked: Settings, data: LogData, prior: EnginePrior, examination: E
     return found.apart(prior.log_at(log.lists.shown), scaler.apply(log.lists).features, query)
 
 
-def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None, str | None]:
-    """What the order shown says, by slots that were not filled at random, examination, or why it is not known.
+def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None]:
+    """What the order shown says, by slots that were not filled at random, and examination; None where none begins.
 
-    No prior where a run is not to begin there: it was told so, or examination is not known and nobody insists.
+    Where a log links no rank to rank 1, most of the fall of its click rates counts as examination (`leaning`): the
+    little that is left still orders what features cannot tell apart. A run that stays by the order, or is safe,
+    takes all ranks for looked at alike, which trusts the order most.
     """
-    examination, reason = (None, None) if engine == "none" else examination_of(log)
-    if engine == "none" or (examination is None and engine == "auto"):
-        return None, None, reason
+    if engine == "none":
+        return None, None
+    examination, reason = examination_of(log)
     usual = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
     usual = usual if usual.any() else ~usual
     shown, clicked = rank_counts(log.position[usual], np.ones(int(usual.sum())), log.click[usual])
-    return EnginePrior.of(shown, clicked, examination, reason), examination, reason
+    if examination is None and engine == "auto":
+        examination = Examination.of(leaning(shown, clicked, None), "numbers").reaching(len(shown))
+    return EnginePrior.of(shown, clicked, examination, reason), examination
 
 
 def examination_of(log: Log) -> tuple[Examination | None, str | None]:
@@ -259,7 +276,7 @@ class Gains:
 
         >>> gain = np.array([[2.0, 2.1, 1.9] * 4, [3.0, -3.0, 2.0] * 4])
         >>> Gains(np.full(12, 10.0), gain).bounds().round(2).tolist()
-        [0.19, -0.11]
+        [0.19, -0.14]
         """
         n, total = len(self.clicks), self.clicks.sum()
         if n < FEWEST:
