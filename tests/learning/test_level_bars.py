@@ -22,6 +22,7 @@ from unskew.learning.methods import IPW, Labeled, MethodConfig, Naive, Vectoriza
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.rankers import MLP, Linear, Ranker
 from unskew.measuring import ndcg_metric
+from unskew.options.runs import Beginning
 from unskew.simulation.logger import FeatureLogger, logging_scores
 from unskew.types import Array, ClickBatch, Lists, Log
 
@@ -63,12 +64,15 @@ def mslr(folder: Path, queries: int = 40) -> Lists:
 class World:
     """Lists with a log of some shuffled share, and how well each arm ranks the whole lists."""
 
-    def __init__(self, lists: Lists, randomized: float, column: int = 3, seed: int = 0) -> None:
+    def __init__(
+        self, lists: Lists, randomized: float, column: int = 3, seed: int = 0, engine: Beginning = "auto"
+    ) -> None:
         self.lists = lists
         logger = FeatureLogger(column=column)
         self.log: Log = unskew.simulate(
             lists, "position", pages=5_000, cutoff=10, randomized=randomized, logger=logger, seed=seed
         )
+        self.engine = engine
         self.logged = self.ndcg(logging_scores(lists, logger, seed))
         self.naive = {name: self.learn(Naive(), name)[0] for name in RANKERS}
 
@@ -76,7 +80,7 @@ class World:
         """nDCG@10 over the whole lists, and what training says."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it ranks worse is in the verdict
-            run = unskew.learn(self.log, method, ranker=RANKERS[ranker], engine="none", **TRAINING)
+            run = unskew.learn(self.log, method, ranker=RANKERS[ranker], engine=self.engine, **TRAINING)
         return self.ndcg(run.score(self.lists)), run.metrics.standing.verdict
 
     def ndcg(self, scores: Array) -> float:
@@ -92,7 +96,7 @@ SHORT = {"approximated_dr": 0.06}
 
 @pytest.fixture(scope="module")
 def shuffled() -> World:
-    return World(linear_lists(), 1.0)
+    return World(linear_lists(), 1.0, engine="none")  # of methods alone
 
 
 @pytest.fixture(scope="module")

@@ -362,16 +362,24 @@ def test_a_weak_engine_is_left_behind() -> None:
     assert run.model.combination.scale < 0.5
 
 
-def test_a_log_that_tells_no_examination_says_so(strong: Log) -> None:
-    fixed = engine_log(2, engine=0.9, know=0.6, pages=1500, moved=0.0)
-    run = unskew.learn(fixed, "additive", **QUICK)
-    assert run.model.combination is None
-    assert run.metrics.engine is not None
-    assert "tells no examination" in run.metrics.engine.sentence
-    told = unskew.learn(fixed, "additive", **QUICK | {"engine": "shown"})
-    assert told.model.combination is not None
-    assert told.model.combination.prior.reason is not None
-    assert unskew.learn(strong, "additive", **QUICK | {"engine": "none"}).metrics.engine is None
+def test_where_a_log_tells_no_examination_most_of_the_fall_is_taken_for_it() -> None:
+    """Engines good and bad whose order never moves: no worse than the order, and better than features alone."""
+    for engine, more in ((0.97, -0.01), (0.5, 0.05)):
+        fixed = engine_log(2, engine=engine, know=0.6, pages=3000, moved=0.0)
+        run, lists = unskew.learn(fixed, "additive", **QUICK), fixed.with_ranks().lists
+        begun = run.metrics.engine
+        assert lists.shown is not None
+        assert begun is not None
+        assert begun.combination is not None
+        assert begun.combination.prior.reason is not None
+        assert "The log tells no examination, " in begun.sentence
+        assert ndcg(run.score(lists), lists) > ndcg(-lists.shown, lists) + more
+        assert ndcg(run.score(lists), lists) > ndcg(run.model.correction(lists), lists) + 0.02
+        told = unskew.learn(fixed, "additive", **QUICK | {"engine": "shown"}).metrics.engine
+        assert told is not None
+        assert told.combination is not None
+        assert told.combination.prior.steepness > begun.combination.prior.steepness
+    assert unskew.learn(fixed, "additive", **QUICK | {"engine": "none"}).metrics.engine is None
 
 
 def test_a_run_keeps_what_it_learned_of_pairs_and_judges_itself_without(

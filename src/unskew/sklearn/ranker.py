@@ -29,6 +29,7 @@ from unskew.errors import UnskewError
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker as RankerConfig
 from unskew.measuring import measure_ranking
+from unskew.options.runs import Beginning
 from unskew.tables.features.features import read_features
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.types import Array, Columns, Lists, Log
@@ -54,6 +55,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         ranker: str | RankerConfig | None = None,
         *,
         scaling: str | None = None,
+        engine: Beginning = "auto",
         steps: int | None = None,
         training: Mapping[str, object] | None = None,
         random_state: int | None = 0,
@@ -63,12 +65,14 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Method and ranker by name or as configs; `training` has further fields of `unskew.Training`.
 
+        `engine` says whether scores begin as the order shown, as in `unskew.learn`.
         `query_column`, `position_column` and `page_column` name columns of X that say which rows were shown
         together, and at which rank; they are no features.
         """
         self.method = method
         self.ranker = ranker
         self.scaling = scaling
+        self.engine = engine
         self.steps = steps
         self.training = training
         self.random_state = random_state
@@ -102,7 +106,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
             options |= {} if self.steps is None else {"steps": self.steps}
             if len(np.unique(shown.query)) < FEW_QUERIES:
                 options.setdefault("validate_on", "nothing")
-            run = learn(log, self.method, ranker=self.ranker, scaling=self.scaling, **options)
+            how: dict[str, Any] = {"ranker": self.ranker, "scaling": self.scaling, "engine": self.engine}
+            run = learn(log, self.method, **how, **options)
         self.model_ = run.model
         self.metrics_ = run.metrics
         self.propensity_ = run.propensity()
