@@ -77,9 +77,7 @@ class Loop:
         found = unskew.diagnose(log.take(~kept))
         curve = self.place / f"found{number}.csv"
         found.propensities().write(curve)
-        how = unskew.methods.IPW(
-            propensity=str(curve)
-        )  # visitors ask in no order
+        how = unskew.methods.IPW(propensity=str(curve))  # visitors ask in no order
         run = unskew.learn(log.take(~kept), how, ranker=SMALL, steps=200, engine="none")
         told = unskew.ship(run, log.take(kept), against=unskew.load(self.live))
         if told.status == 0:

@@ -195,6 +195,8 @@ def test_learn_says_what_is_missing(shown: Any, items: Any) -> None:
     with pytest.raises(ConfigError, match="no doc_id and position"):
         unskew.learn(items, features=items, columns={"doc_id": "sku"})
     nameless = {ours: theirs for ours, theirs in COLUMNS.items() if ours != "page_id"}
-    with pytest.raises(
-        DataError, match=r"page_columns=.*arguments of unskew\.ingest .* unskew\.log_from_table"):
+    with pytest.raises(DataError, match=r"page_columns=.*arguments of unskew\.ingest .* unskew\.log_from_table"):
+        unskew.learn(shown.drop(columns="page"), features=items, columns=nameless)
+    log = unskew.log_from_table(shown, items, columns=COLUMNS)
+    with pytest.raises(ConfigError, match="features=: the log has it already"):
         unskew.learn(log, features=items)
