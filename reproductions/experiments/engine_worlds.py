@@ -4,6 +4,7 @@
     python reproductions/experiments/engine_worlds.py --out engine.jsonl --show          # the tables alone
     python reproductions/experiments/engine_worlds.py --seeds 0 60 --safe --out safe.jsonl
     python reproductions/experiments/engine_worlds.py --seeds 0 12 --lists mslr --out mslr.jsonl    # or mq2008
+    python reproductions/experiments/engine_worlds.py --seeds 0 24 --moves 0 --out fixed.jsonl     # no order moves
 
 A world is an engine (weak, medium, strong), features that know all, most or half of what people want, a way of
 clicking (position, trust, cascade, a mixture of position and cascade), 3 or 20 % of results clicked, and 5, 50 or
@@ -49,14 +50,12 @@ AS_NOW = ("naive", "dla", "additive")
 class World:
     """A world of this number."""
 
-    moves = 0.15
-    """How much the order differs from page to page."""
     chances: Array
     """Of a click on each document at rank 1, where examination is all that differs by rank."""
 
-    def __init__(self, seed: int, real: Lists | None = None) -> None:
+    def __init__(self, seed: int, real: Lists | None = None, moves: float = 0.15) -> None:
         draw = np.random.default_rng([seed, 41])
-        self.real = real
+        self.real, self.moves = real, moves  # how much the order differs from page to page
         self.seed, self.engine, self.know = seed, [*ENGINES][seed % 3], [*KNOW][seed // 3 % 3]
         self.clicks, self.rate = CLICKS[seed % 4], RATES[seed // 4 % 2]
         self.pages = PAGES[int(draw.integers(3))]
@@ -143,9 +142,9 @@ class World:
         return np.where(np.arange(len(p))[:, None] % 2 == 0, cascade, drawn < THETA * p)
 
 
-def measured(seed: int, safe: bool, real: Lists | None = None) -> dict[str, Any]:
+def measured(seed: int, safe: bool, real: Lists | None = None, moves: float = 0.15) -> dict[str, Any]:
     """nDCG@10 of the order shown, of methods without the engine, and of a run that begins as the engine."""
-    world, began = World(seed, real), time.process_time()
+    world, began = World(seed, real, moves), time.process_time()
     log = world.log().with_ranks()
     lists, shown = log.lists, np.isin(np.arange(len(log.lists)), log.query)
 
@@ -236,13 +235,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a line of JSON for each world, to go on from")
     parser.add_argument("--safe", action="store_true")
     parser.add_argument("--lists", choices=("mq2008", "mslr"), help="real features and grades, of UNSKEW_DATA")
+    parser.add_argument("--moves", type=float, default=0.15, help="how much the order differs from page to page")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     real = None if options.lists is None or options.show else real_lists(options.lists)
     seeds = range(0) if options.show else range(*options.seeds)
-    show(worlds(seeds, options.out, lambda seed: measured(seed, options.safe, real)))
+    show(worlds(seeds, options.out, lambda seed: measured(seed, options.safe, real, options.moves)))
 
 
 if __name__ == "__main__":
