@@ -111,6 +111,16 @@ class HeavyClusters(Result):
     holds: bool | None = None
     """Whether the verdict holds without them; None where there was none."""
 
+    @property
+    def named(self) -> str:
+        """How many of what they are.
+
+        >>> HeavyClusters("query", 8, 0.4, 0.1).named, HeavyClusters("user", 1, 0.4, 0.4).named
+        ('8 queries', '1 user')
+        """
+        many = self.unit.removesuffix("y") + "ies" if self.unit.endswith("y") else f"{self.unit}s"
+        return f"{self.count:,} {self.unit if self.count == 1 else many}"
+
 
 @dataclass(frozen=True)
 class ClickEvidence(Result):
@@ -144,7 +154,7 @@ class ClickEvidence(Result):
         heavy = replace(heavy, holds=min(shares) >= BORNE_OUT)
         if heavy.holds:
             return replace(self, heavy=heavy)
-        many = f"{heavy.count:,} {heavy.unit}s" if heavy.count > 1 else heavy.unit
+        many = heavy.named if heavy.count > 1 else heavy.unit
         but = f"not without the {many} with the most clicks, {heavy.share:.0%} of all"
         by = f"{self.verdict} by {listed(self.decided_by)}, but {but}"
         said = f"These {self.pages:,} pages cannot tell which ranks better: {by}."

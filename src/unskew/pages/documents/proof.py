@@ -51,8 +51,9 @@ def _verdict(found: ClickEvidence) -> list[str]:
         said.append(f"About {found.pages_needed:,} shuffled pages would decide a difference of this size.")
     if found.heavy is not None and found.heavy.holds is not None:
         holds = "it holds" if found.heavy.holds else "it does not hold"
-        few = f"{found.heavy.count:,} {found.heavy.unit}{'s' * (found.heavy.count > 1)}"
-        said.append(f"Without the clicks of {few}, the most and {found.heavy.share:.0%} of all, {holds}.")
+        said.append(
+            f"Without the clicks of {found.heavy.named}, the most and {found.heavy.share:.0%} of all, {holds}."
+        )
     if found.missing_overlap:
         said.append(
             f"{found.missing_overlap:.0%} of the results that it would put first are not on these pages: "
