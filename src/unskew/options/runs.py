@@ -101,9 +101,8 @@ class Begins(Config):
 
     engine: Beginning = option(
         "auto",
-        "Whether scores begin as the order shown, and are corrected from there: auto as far as clicks carry it, "
-        "shown trusting the order most where the log does not tell how far ranks are looked at, safe no further "
-        "than clicks carry it surely, none not at all.",
+        "Whether scores begin as the order shown, and are corrected from there: auto where the log tells how far "
+        "ranks are looked at, shown always, safe always and no further than clicks carry it surely, none never.",
         known=get_args(Beginning),
     )
 

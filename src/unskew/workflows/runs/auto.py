@@ -83,7 +83,7 @@ def choose(asked: Settings, data: LogData) -> Pick:
     clicks = sum(clicks_of(data.train, part) for part in parts)
     if clicks < FEWEST_CLICKS:
         return usual(f"{clicks:,} held-out clicks are too few to choose by")
-    prior, examination = engine_of(data.train, asked.engine)
+    prior, examination, _ = engine_of(data.train, asked.engine)
     begins = None if prior is None else begins_as(asked, data, prior, examination)
     trial = Trial(data, parts, begins, examination)
     learned = trial.learned({label: with_method(asked, each, budget=True) for label, each in methods.items()})

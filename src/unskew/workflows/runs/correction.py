@@ -1,7 +1,7 @@
 """A model put on top of the engine: how far its correction and a pair's own clicks go is said by held-out clicks.
 
-The examination of ranks comes from `Evidence`. Where a log links no rank to rank 1 nobody can say how much of its
-clicks is relevance and how much is place; then most of their fall is taken for place.
+The examination of ranks comes from `Evidence`: where a log links no rank to rank 1 nobody can say how much of its
+clicks is relevance and how much is place, and a run begins as the engine only if it is told to.
 
 A safe run goes no further from that order than held-out clicks carry it:
 
@@ -103,8 +103,9 @@ def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
     log, held = pages_of(data)
     if log is None or held is None:
         return Begun(None, "no clicks were held out that say how far")
-    prior, examination = engine_of(log, engine)
-    assert prior is not None, "it is to begin"
+    prior, examination, reason = engine_of(log, engine)
+    if prior is None:
+        return Begun(None, f'the log tells no examination, {reason}; engine "shown" begins there all the same')
     line = straight(partial(Scorer.prepared, model), model.card.features, log, prior, examination)
     slope = 0.0 if line.weights is None else 1.0
     begun = Combination(prior, line.scale, 0.0, line.middle, line.clicks, slope, line.weights)
@@ -139,22 +140,22 @@ def begins_as(asked: Settings, data: LogData, prior: EnginePrior, examination: E
     return found.apart(prior.log_at(log.lists.shown), scaler.apply(log.lists).features, query)
 
 
-def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None]:
-    """What the order shown says, by slots that were not filled at random, and examination; None where none begins.
+def engine_of(log: Log, engine: Beginning) -> tuple[EnginePrior | None, Examination | None, str | None]:
+    """What the order shown says, by slots that were not filled at random, examination, or why it is not known.
 
-    Where a log links no rank to rank 1, most of the fall of its click rates counts as examination (`leaning`): the
-    little that is left still orders what features cannot tell apart. A run that stays by the order, or is safe,
-    takes all ranks for looked at alike, which trusts the order most.
+    No prior where a run is not to begin there: it was told so, or examination is not known and nobody insists. Who
+    insists has most of the fall of click rates for examination (`leaning`), so that the little that is left orders
+    what features cannot tell apart; a safe run takes all ranks for looked at alike, which trusts the order most.
     """
-    if engine == "none":
-        return None, None
-    examination, reason = examination_of(log)
+    examination, reason = (None, None) if engine == "none" else examination_of(log)
+    if engine == "none" or (examination is None and engine == "auto"):
+        return None, None, reason
     usual = np.ones(len(log.row), bool) if log.randomized is None else ~log.randomized.astype(bool)
     usual = usual if usual.any() else ~usual
     shown, clicked = rank_counts(log.position[usual], np.ones(int(usual.sum())), log.click[usual])
-    if examination is None and engine == "auto":
+    if examination is None and engine == "shown":
         examination = Examination.of(leaning(shown, clicked, None), "numbers").reaching(len(shown))
-    return EnginePrior.of(shown, clicked, examination, reason), examination
+    return EnginePrior.of(shown, clicked, examination, reason), examination, reason
 
 
 def examination_of(log: Log) -> tuple[Examination | None, str | None]:

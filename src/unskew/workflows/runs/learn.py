@@ -56,9 +56,9 @@ def learn(
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
-    The score begins as the order shown, and clicks that it has not seen say how far it is corrected
-    (`metrics.engine`); with `engine` "shown" it trusts the order most where the log does not tell how far ranks
-    are looked at, with "safe" it goes no further than clicks carry it surely, with "none" it does not begin so.
+    The score begins as the order shown where the log tells how far ranks are looked at, and clicks that it has
+    not seen say how far it is corrected (`metrics.engine`); with `engine` "shown" it begins so in any case, with
+    "safe" too, and goes no further from that order than clicks carry it surely, with "none" never.
     `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 
