@@ -2,9 +2,9 @@
 
     python reproductions/experiments/engine_worlds.py --seeds 0 60 --out engine.jsonl    # goes on where it stopped
     python reproductions/experiments/engine_worlds.py --out engine.jsonl --show          # the tables alone
-    python reproductions/experiments/engine_worlds.py --seeds 0 60 --safe --out safe.jsonl
+    python reproductions/experiments/engine_worlds.py --seeds 0 60 --engine safe --out safe.jsonl
     python reproductions/experiments/engine_worlds.py --seeds 0 12 --lists mslr --out mslr.jsonl    # or mq2008
-    python reproductions/experiments/engine_worlds.py --seeds 0 24 --moves 0 --out fixed.jsonl     # no order moves
+    python reproductions/experiments/engine_worlds.py --seeds 0 24 --moves 0 --engine shown --out fixed.jsonl
 
 A world is an engine (weak, medium, strong), features that know all, most or half of what people want, a way of
 clicking (position, trust, cascade, a mixture of position and cascade), 3 or 20 % of results clicked, and 5, 50 or
@@ -29,6 +29,7 @@ import torch
 
 import unskew
 from unskew.measuring import ndcg_metric
+from unskew.options.runs import Beginning
 from unskew.types import Array, Lists, Log
 
 ENGINES = {"weak": (0.35, 0.6), "medium": (0.65, 0.85), "strong": (0.93, 0.99)}
@@ -142,7 +143,7 @@ class World:
         return np.where(np.arange(len(p))[:, None] % 2 == 0, cascade, drawn < THETA * p)
 
 
-def measured(seed: int, safe: bool, real: Lists | None = None, moves: float = 0.15) -> dict[str, Any]:
+def measured(seed: int, engine: Beginning, real: Lists | None = None, moves: float = 0.15) -> dict[str, Any]:
     """nDCG@10 of the order shown, of methods without the engine, and of a run that begins as the engine."""
     world, began = World(seed, real, moves), time.process_time()
     log = world.log().with_ranks()
@@ -154,12 +155,12 @@ def measured(seed: int, safe: bool, real: Lists | None = None, moves: float = 0.
 
     assert lists.shown is not None
     found, seconds = {"shown": ndcg(-np.nan_to_num(lists.shown, nan=99.0))}, {}
-    for method in () if safe else AS_NOW:
+    for method in () if engine == "safe" else AS_NOW:
         start = time.process_time()
         run = unskew.learn(log, method, engine="none", threads=1)
         found[method], seconds[method] = ndcg(run.score(lists)), time.process_time() - start
     start = time.process_time()
-    run = unskew.learn(log, engine="safe" if safe else "auto", threads=1)
+    run = unskew.learn(log, engine=engine, threads=1)
     found["engine"], seconds["engine"] = ndcg(run.score(lists)), time.process_time() - start
     begun = run.metrics.engine
     told = {} if begun is None or begun.combination is None else begun.combination.to_dict()
@@ -233,7 +234,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 60))
     parser.add_argument("--out", type=Path, help="a line of JSON for each world, to go on from")
-    parser.add_argument("--safe", action="store_true")
+    parser.add_argument(
+        "--engine", choices=("auto", "shown", "safe"), default="auto", help="how the last run begins"
+    )
     parser.add_argument("--lists", choices=("mq2008", "mslr"), help="real features and grades, of UNSKEW_DATA")
     parser.add_argument("--moves", type=float, default=0.15, help="how much the order differs from page to page")
     parser.add_argument("--show", action="store_true")
@@ -242,7 +245,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     real = None if options.lists is None or options.show else real_lists(options.lists)
     seeds = range(0) if options.show else range(*options.seeds)
-    show(worlds(seeds, options.out, lambda seed: measured(seed, options.safe, real, options.moves)))
+    show(worlds(seeds, options.out, lambda seed: measured(seed, options.engine, real, options.moves)))
 
 
 if __name__ == "__main__":
