@@ -125,7 +125,8 @@ def test_memory_of_shards_bounds_the_process(tmp_path: Path, monkeypatch: pytest
     }
     pq.write_table(pa.table(log), tmp_path / "log.parquet")
     run = (
-        'out = "{out}"\nengine = "{engine}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\nmemory = "{memory}"\n'
+        'out = "{out}"\nengine = "{engine}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\n'
+        'memory = "{memory}"\n'
         '[method]\nname = "naive"\n[ranker]\nname = "linear"\n[training]\nsteps = 10\n'
     )
     peaks = {}
