@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from markdown_parts import code, prose
 from markdown_parts import settings as settings_table
@@ -63,7 +63,7 @@ def _named(thing: Described) -> list[str]:
     return [f"## {thing.name}", "", *prose(thing.help), *paper, f"In Python `{thing.python}`.", "", *own]
 
 
-def _behaviours_page(all_of: dict[str, list[Described]]) -> str:
+def _behaviours_page(all_of: Mapping[str, Sequence[Described]]) -> str:
     parts = [
         (
             "Behaviours",
