@@ -59,7 +59,8 @@ def use(wheel: Path, folder: Path) -> None:
     for words in ("--version", "catalogue methods --json", "doctor --json", simulate):
         command = [bin_folder / "unskew", *words.split()]
         subprocess.run(command, check=True, env=borrowed, cwd=folder, stdout=subprocess.DEVNULL)
-    command = [bin_folder / "unskew", "reproduce", "--list"]
+    beside = "unskew_reproductions.methods.pair_debias:PairDebias"
+    command = [bin_folder / "unskew", "catalogue", "methods", beside]
     refused = subprocess.run(command, check=False, env=borrowed, cwd=folder, capture_output=True, text=True)
     assert "pip install ./reproductions" in refused.stderr, refused
 
