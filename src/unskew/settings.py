@@ -148,8 +148,8 @@ def kind_of(
     try:
         found = getattr(import_module(module), kind)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        hint = "from a clone, pip install ./reproductions" if module.startswith(BESIDE) else None
-        raise ConfigError(f"cannot be imported: {error}", argument=argument, value=name, hint=hint) from None
+        how = "from a clone, pip install ./reproductions" if module.startswith(BESIDE) else None
+        raise ConfigError(f"cannot be imported: {error}", argument=argument, value=name, hint=how) from None
     if not (isinstance(found, type) and issubclass(found, own)):
         raise ConfigError(f"no subclass of {own.__module__}.{own.__name__}", argument=argument, value=name)
     return found
