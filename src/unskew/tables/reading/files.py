@@ -191,10 +191,14 @@ class Guarded:
         self._ready = b""
 
     def read(self, size: int | None = None) -> bytes:
-        """The next bytes, as many as asked for while there are more; MARK stands where bytes were no UTF-8."""
-        least = 1 if size is None or size < 0 else size  # parsers take a short read for a short block
+        """The next bytes, up to the end of a line at least, at most so many; MARK stands where there was no UTF-8.
+
+        Parsers take a short read for a short block, and a line has to fit into one. Blocks of empty lines alone
+        would take much memory, so no more is read than a line needs.
+        """
+        least = 1 if size is None or size < 0 else size
         with self._lock:
-            while len(self._ready) < least and self._fill():
+            while len(self._ready) < least and b"\n" not in self._ready and self._fill():
                 pass
             size = len(self._ready) if size is None or size < 0 else size
             given, self._ready = self._ready[:size], self._ready[size:]
