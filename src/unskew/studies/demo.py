@@ -280,8 +280,10 @@ def results_table(results: list[DemoResult]) -> Table:
 
 def strong_table(strong: list[DemoResult]) -> Table:
     """A row for each ranking of the queries of the engine that is good."""
-    rows = [[KNOWN[r.name], f"{r.ndcg.mean:.3f}", f"{r.ndcg.low:.3f} to {r.ndcg.high:.3f}"] for r in strong]
-    return Table(("ranked by", "nDCG@10", "95 % interval"), rows)
+    rows = [
+        [r.name, f"{r.ndcg.mean:.3f}", f"{r.ndcg.low:.3f} to {r.ndcg.high:.3f}", KNOWN[r.name]] for r in strong
+    ]
+    return Table(("ranking", "nDCG@10", "95 % interval", "what it is"), rows, text=("what it is",))
 
 
 def write_request(lists: Lists, shown: Array, path: Path) -> None:
