@@ -96,13 +96,8 @@ class Begun(Result):
         return replace(self, combination=model.combination)
 
 
-def begin(model: Scorer, data: TrainingData, engine: Beginning) -> Begun | None:
-    """Let a trained model begin as the engine, where that is asked for and can be known; None where it is not."""
-    if engine == "none":
-        return None
-    log, held = pages_of(data)
-    if log is None or held is None:
-        return Begun(None, "no clicks were held out that say how far")
+def begin(model: Scorer, log: Log, held: Log, engine: Beginning) -> Begun:
+    """Let a trained model begin as the engine by these pages, where that can be known, judged by those held out."""
     prior, examination, reason = engine_of(log, engine)
     if prior is None:
         return Begun(None, f'the log tells no examination, {reason}; engine "shown" begins there all the same')
@@ -225,12 +220,14 @@ class Safety(Result):
 
 def started(model: Scorer, data: TrainingData, engine: Beginning) -> tuple[Begun | None, Safety | None]:
     """Let a trained model begin as the engine as it was asked for; and what held-out clicks allow it, if safe."""
-    begun = begin(model, data, engine)
-    if engine != "safe" or begun is None or begun.combination is None:
-        return begun, None
+    if engine == "none":
+        return None, None
     log, held = pages_of(data)
-    assert log is not None, "it began with them"
-    assert held is not None, "it began with them"
+    if log is None or held is None:
+        return Begun(None, "no clicks were held out that say how far"), None
+    begun = begin(model, log, held, engine)
+    if engine != "safe" or begun.combination is None:
+        return begun, None
     return make_safe(model, begun, log, held)
 
 
