@@ -97,7 +97,7 @@ class Begun(Result):
 
 
 def begin(model: Scorer, log: Log, held: Log, engine: Beginning) -> Begun:
-    """Let a trained model begin as the engine by these pages, where that can be known, judged by those held out."""
+    """Let a trained model begin as the engine by these pages, where that can be known; held-out ones judge it."""
     prior, examination, reason = engine_of(log, engine)
     if prior is None:
         return Begun(None, f'the log tells no examination, {reason}; engine "shown" begins there all the same')
